@@ -1,0 +1,183 @@
+"""Each loss against an independent statement of what it must be."""
+
+import pytest
+import torch
+from torch.distributions import Normal, kl_divergence
+
+from training import losses
+from training.config import LossWeights
+from training.discriminator import Discriminator
+from training.model import Gaussian, Mixture, Picme, PicmeConfig
+from training.step import DiscriminatorStep, Draws, GeneratorStep, categorical
+
+TINY = PicmeConfig(image_size=32, widths=(8, 12), encoder_blocks=(1, 1), decoder_blocks=(1, 1), context=12, latent=8, primitives=3)  # fmt: skip
+
+
+def random_mixture(batch: int = 5, k: int = 4, d: int = 7) -> tuple[Mixture, Gaussian]:
+    g = torch.Generator().manual_seed(3)
+    mixture = Mixture(
+        torch.log_softmax(torch.randn(batch, k, generator=g), 1),
+        torch.randn(batch, k, d, generator=g),
+        torch.randn(batch, k, d, generator=g),
+    )
+    return mixture, Gaussian(torch.randn(batch, d, generator=g), torch.randn(batch, d, generator=g))
+
+
+def test_back_max_loss_is_the_kl_of_the_best_primitive() -> None:
+    mixture, target = random_mixture()
+    truth = kl_divergence(
+        Normal(mixture.means, mixture.log_scales.exp()), Normal(target.mean[:, None], target.log_scale.exp()[:, None])
+    ).sum(-1)
+    kl = losses.primitive_kl(mixture, target)
+    torch.testing.assert_close(kl, truth)
+    best = losses.best_primitive(kl)
+    assert torch.equal(best, truth.argmin(1))
+    torch.testing.assert_close(losses.back_max_loss(kl, best), truth.min(1).values.mean())
+
+
+def test_back_max_loss_pulls_only_the_winner_unless_warm() -> None:
+    mixture, target = random_mixture(1)
+    for share, pulled in ((0.0, 1), (0.1, 4)):
+        means = mixture.means.clone().requires_grad_()
+        kl = losses.primitive_kl(Mixture(mixture.log_weights, means, mixture.log_scales), target)
+        losses.back_max_loss(kl, losses.best_primitive(kl), share).backward()
+        assert (means.grad.abs().sum((0, 2)) > 0).sum() == pulled
+
+
+def test_frequency_loss_converges_to_how_often_each_primitive_wins() -> None:
+    g = torch.Generator().manual_seed(0)
+    truth = torch.tensor([0.6, 0.3, 0.1, 0.0])
+    logits = torch.zeros(1, 4, requires_grad=True)
+    optimizer = torch.optim.Adam([logits], 0.02)
+    for _ in range(1500):
+        best = torch.multinomial(truth, 64, replacement=True, generator=g)
+        loss = losses.frequency_loss(torch.log_softmax(logits, 1).expand(64, -1), best)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    torch.testing.assert_close(torch.softmax(logits[0], 0).detach(), truth, rtol=0, atol=0.04)
+
+
+def test_reconstruction_loss_leaves_the_sample_alone_inside_the_hole() -> None:
+    image, mask = torch.zeros(1, 3, 4, 4), torch.zeros(1, 1, 4, 4)
+    mask[..., :2, :] = 1
+    inside = mask.expand_as(image)
+    assert losses.reconstruction_loss(image, inside, image, mask) == 0
+    assert losses.reconstruction_loss(image, 1 - inside, image, mask) == 0.5
+    assert losses.reconstruction_loss(inside, image, image, mask) == 0.5
+    assert losses.reconstruction_loss(inside, image, image, mask, hole_weight=3) == 0.75
+
+
+def test_winner_loss_looks_only_into_the_hole_of_chosen_pictures() -> None:
+    image, mask = torch.zeros(2, 3, 4, 4), torch.zeros(2, 1, 4, 4)
+    mask[..., :1, :] = 1
+    inside = mask.expand_as(image)
+    assert losses.winner_loss(1 - inside, image, mask, torch.ones(2)) == 0
+    assert losses.winner_loss(inside, image, mask, torch.tensor([1.0, 0.0])) == 0.5
+
+
+def test_adversarial_losses_are_least_squares() -> None:
+    real, rebuilt, sampled = torch.tensor([0.9]), torch.tensor([0.2]), torch.tensor([0.4])
+    torch.testing.assert_close(losses.adversarial_loss(rebuilt, sampled, real), torch.tensor(0.64 + 0.25))
+    torch.testing.assert_close(losses.discriminator_loss(real, rebuilt, sampled), torch.tensor((0.01 + 0.1) / 2))
+
+
+def test_elbo_is_zero_only_for_a_perfect_standard_code() -> None:
+    image, visible = torch.rand(2, 3, 8, 8), torch.ones(2, 1, 8, 8)
+    rebuilt = torch.nn.functional.avg_pool2d(image, 2)
+    standard = Gaussian(torch.zeros(2, 5), torch.zeros(2, 5))
+    assert losses.elbo_loss(rebuilt, image, visible, standard) == pytest.approx(0, abs=1e-6)
+    shifted = Gaussian(torch.ones(2, 5), torch.zeros(2, 5))
+    assert losses.elbo_loss(rebuilt, image, visible, shifted) == pytest.approx(2.5 / rebuilt[0].numel(), rel=1e-4)
+    assert losses.elbo_loss(rebuilt + 0.1, image, visible, standard) == pytest.approx(0.1, rel=1e-4)
+
+
+def test_feature_loss_is_relative_and_limited_to_the_chosen() -> None:
+    real = [torch.full((2, 3), 2.0)]
+    assert losses.feature_loss([torch.full((2, 3), 3.0)], real) == 0.5
+    assert losses.feature_loss([torch.full((2, 3), 3.0)], real, torch.tensor([1.0, 0.0])) == 0.25
+
+
+def test_categorical_follows_the_weights() -> None:
+    weights = torch.tensor([[0.5, 0.2, 0.3]])
+    uniform = torch.linspace(0, 1, 10_001)[:-1]
+    drawn = categorical(weights.log().expand(len(uniform), -1), uniform)
+    torch.testing.assert_close(torch.bincount(drawn) / len(drawn), weights[0], rtol=0, atol=1e-3)
+
+
+# Which parameters each loss is meant to train. The released code trains no parameter of the mixture at all.
+MEANT = {
+    "frequency": ["mixture_head.alpha", "encoder"],
+    "back_max": ["mixture_head.mu", "mixture_head.sigma", "posterior_head", "encoder"],
+    "elbo": ["context_head", "visible_decoder", "encoder"],
+    "reconstruction": ["encoder", "decoder", "projections", "context_to_skip", "posterior_head", "mixture_head.mu"],
+    "adversarial": ["encoder", "decoder", "mixture_head.mu", "mixture_head.sigma"],
+    "winner": ["decoder", "mixture_head.mu", "encoder"],
+    "features": ["decoder", "encoder"],
+}
+
+
+@pytest.mark.parametrize("loss", MEANT)
+def test_every_parameter_group_learns_from_its_loss(loss: str) -> None:
+    torch.manual_seed(0)
+    only = {name: 0.0 for name in ("reconstruction", "adversarial", "frequency", "back_max", "elbo")} | {loss: 1.0}
+    weights = LossWeights(**only, means=0.5)
+    model, judge = Picme(TINY), Discriminator(32)
+    # The weights head starts at zero, where no gradient passes below it: move it as the first step would.
+    torch.nn.init.normal_(model.mixture_head.alpha.weight, std=0.1)
+    image, mask = torch.rand(6, 3, 32, 32) * 2 - 1, torch.zeros(6, 1, 32, 32)
+    mask[:, :, 8:24, 8:24] = 1
+    draws = Draws.of(0, 0, 6, TINY.context, TINY.latent)
+    GeneratorStep(model, weights)(image, mask, draws, judge, 0).total.backward()
+    for group in MEANT[loss]:
+        gradients = [p.grad for name, p in model.named_parameters() if name.startswith(group) and p.grad is not None]
+        assert gradients, group
+        assert all(torch.isfinite(g).all() for g in gradients), group
+        assert sum(g.abs().sum() for g in gradients) > 0, group
+
+
+def test_discriminator_learns_from_its_loss() -> None:
+    judge = Discriminator(32)
+    real, fake, mask = torch.rand(2, 3, 32, 32), torch.zeros(2, 3, 32, 32), torch.ones(2, 1, 32, 32)
+    DiscriminatorStep(judge)(real, fake, fake, mask).backward()
+    assert all(p.grad is not None and torch.isfinite(p.grad).all() and p.grad.abs().sum() > 0 for p in judge.parameters())
+
+
+def fit_two_modes(k: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """Train a whole model on a toy data set: the same visible part, a hole that is light (70 %) or dark (30 %).
+
+    Returns the weights and the brightness that each primitive's mean decodes to inside the hole."""
+    torch.manual_seed(1)
+    g = torch.Generator().manual_seed(2)
+    config = PicmeConfig(image_size=16, widths=(8, 12), encoder_blocks=(1, 1), decoder_blocks=(1, 1), context=8, latent=4, primitives=k)  # fmt: skip
+    weights = LossWeights(reconstruction=20, adversarial=0, back_max=0.05, elbo=0.1, winner=5, warm_share=0.1, warm_images=1600, means=0.5)  # fmt: skip
+    model, judge = Picme(config), Discriminator(16)
+    step = GeneratorStep(model, weights)
+    optimizer = torch.optim.Adam(model.parameters(), 3e-3, betas=(0.5, 0.99))
+    mask = torch.zeros(16, 1, 16, 16)
+    mask[:, :, 4:12, 4:12] = 1
+    for number in range(300):
+        light = (torch.rand(16, generator=g) < 0.7).float() * 1.6 - 0.8
+        image = light[:, None, None, None] * mask.expand(-1, 3, -1, -1)
+        draws = Draws.of(0, number, 16, config.context, config.latent)
+        optimizer.zero_grad()
+        step(image, mask, draws, judge, number * 16).total.backward()
+        optimizer.step()
+    with torch.no_grad():
+        encoded = model.encode(torch.zeros(1, 3, 16, 16), mask[:1])
+        mixture = model.mixture(encoded.context)
+        pictures = model.decode(encoded.skips, mixture.means[0])
+    return mixture.log_weights[0].exp(), pictures[:, :, 5:11, 5:11].mean((1, 2, 3))
+
+
+def test_two_modes_and_their_odds_are_recovered() -> None:
+    weights, brightness = fit_two_modes(2)
+    order = brightness.argsort(descending=True)
+    torch.testing.assert_close(weights[order], torch.tensor([0.7, 0.3]), rtol=0, atol=0.1)
+    torch.testing.assert_close(brightness[order], torch.tensor([0.8, -0.8]), rtol=0, atol=0.15)
+
+
+def test_one_gaussian_cannot_hold_two_modes() -> None:
+    weights, brightness = fit_two_modes(1)
+    assert weights.tolist() == [1.0]
+    assert abs(brightness[0] + 0.8) > 0.5, "its most likely fill never is the rarer mode"

@@ -1,0 +1,126 @@
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from tests.conftest import ROOT
+from training.config import load
+from training.discriminator import Discriminator
+from training.model import Picme, PicmeConfig, cost, grow
+
+CONFIGS = sorted((ROOT / "training" / "configs").glob("*.toml"))
+SMALL = PicmeConfig(image_size=64, widths=(8, 12, 16), encoder_blocks=(1, 1, 1), decoder_blocks=(1, 1, 1), context=16, latent=8, primitives=3)  # fmt: skip
+
+
+def scene(size: int, batch: int = 2) -> tuple[torch.Tensor, torch.Tensor]:
+    generator = torch.Generator().manual_seed(size)
+    mask = torch.zeros(batch, 1, size, size)
+    mask[:, :, size // 4 : size // 2, size // 4 : size // 2] = 1
+    return (torch.rand(batch, 3, size, size, generator=generator) * 2 - 1) * (1 - mask), mask
+
+
+def test_shapes_of_the_three_graphs() -> None:
+    model = Picme(SMALL)
+    encoded = model.encode(*scene(64))
+    assert encoded.context.shape == (2, 16)
+    assert [tuple(s.shape) for s in encoded.skips] == [(2, 16, 4, 4), (2, 12, 8, 8), (2, 8, 16, 16)]
+    mixture = model.mixture(encoded.context)
+    assert mixture.means.shape == mixture.log_scales.shape == (2, 3, 8)
+    torch.testing.assert_close(mixture.log_weights.exp().sum(1), torch.ones(2))
+    assert model.decode(encoded.skips, torch.zeros(2, 8)).shape == (2, 3, 64, 64)
+
+
+def test_skips_of_batch_one_broadcast_against_many_latents() -> None:
+    model = Picme(SMALL).eval()
+    encoded = model.encode(*scene(64, 1))
+    z = torch.randn(5, 8, generator=torch.Generator().manual_seed(0))
+    together = model.decode(encoded.skips, z)
+    apart = torch.cat([model.decode(encoded.skips, row[None]) for row in z])
+    torch.testing.assert_close(together, apart, rtol=1e-4, atol=1e-5)
+
+
+def test_one_picture_does_not_depend_on_its_batch() -> None:
+    model = Picme(SMALL).train()
+    image, mask = scene(64, 3)
+    together = model.encode(image, mask).context[:1]
+    torch.testing.assert_close(together, model.encode(image[:1], mask[:1]).context, rtol=1e-4, atol=1e-5)
+
+
+def test_decoded_picture_depends_on_latent_and_on_photo() -> None:
+    model = Picme(SMALL).eval()
+    image, mask = scene(64)
+    skips = model.encode(image, mask).skips
+    plain = model.decode(skips, torch.zeros(2, 8))
+    assert (plain - model.decode(skips, torch.ones(2, 8))).abs().mean() > 1e-3
+    assert (plain[0] - plain[1]).abs().mean() > 1e-3
+
+
+def test_growing_changes_nothing_at_first() -> None:
+    image, mask = scene(64)
+    small, large = Picme(SMALL.at(32)).eval(), Picme(SMALL).eval()
+    grow(small, large)
+    z = torch.ones(2, 8)
+    coarse = small.decode(small.encode(F.avg_pool2d(image, 2), F.avg_pool2d(mask, 2)).skips, z)
+    fine = large.decode(large.encode(image, mask).skips, z)
+    torch.testing.assert_close(fine, F.interpolate(coarse, scale_factor=2.0))
+    fine.square().mean().backward()
+    assert large.decoder.heads["16"].weight.grad.abs().sum() > 0, "the new head can learn"
+
+
+def test_a_grown_discriminator_keeps_its_core_and_is_finite() -> None:
+    small, large = Discriminator(32), Discriminator(64)
+    grow(small, large)
+    assert torch.equal(small.score.weight, large.score.weight)
+    score, _ = large(*scene(64))
+    assert torch.isfinite(score).all()
+
+
+@pytest.mark.parametrize("path", CONFIGS, ids=lambda p: p.stem)
+def test_shipped_configurations_load(path: Path) -> None:
+    config = load(path)
+    assert config.name == path.stem
+    assert config.phases[-1].size == config.model.image_size
+
+
+def test_pets256_is_within_its_budget() -> None:
+    numbers = cost(load(ROOT / "training/configs/pets256.toml").model)
+    assert numbers["encoder_gflop"] + numbers["mixture_gflop"] <= 1.8
+    assert numbers["decoder_gflop"] <= 0.75
+    assert numbers["parameters_m"] <= 10
+
+
+def test_paper256_has_no_departure_switched_on() -> None:
+    weights = load(ROOT / "training/configs/paper256.toml").losses
+    assert (weights.winner, weights.features, weights.warm_share, weights.means, weights.categorical) == (0, 0, 0, 0, 0)
+    assert (weights.hole, weights.adversarial, weights.reconstruction) == (1, 0.05, 1)
+
+
+def test_pic256_differs_from_pets256_in_the_number_of_primitives_only() -> None:
+    pets, pic = (load(ROOT / f"training/configs/{name}.toml") for name in ("pets256", "pic256"))
+    assert pic.model.primitives == 1
+    assert pets.losses == pic.losses
+    assert pets.phases == pic.phases
+
+
+def test_cost_command_prints_one_line_of_json(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "training.model", "--config", str(ROOT / "training/configs/tiny32.toml"), "--json"]
+    printed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    assert set(json.loads(printed)) == {"parameters_m", "encoder_gflop", "mixture_gflop", "decoder_gflop", "image_size"}
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [({"image_size": 100}, "multiple of"), ({"widths": (8, 8)}, "one of each per stage")],
+)
+def test_impossible_architectures_are_refused(change: dict, says: str) -> None:
+    with pytest.raises(ValueError, match=says):
+        PicmeConfig(**change)
+
+
+def test_impossible_size_is_refused() -> None:
+    with pytest.raises(ValueError, match="halved"):
+        PicmeConfig().at(96)

@@ -1,0 +1,1 @@
+"""Training of PICME: model, losses, masks, data and the training command. Never imported by `picme_sdk`."""

@@ -1,0 +1,115 @@
+"""The losses of PICME, one function each, named as in the paper ("Pluralistic Image Completion with Probabilistic
+Mixture-of-Experts", 2022).
+
+    L_FINAL = L_GMM + L_ELBO + L_C        L_GMM = L_F + L_BM        L_C = L_R + lambda_A L_A
+
+Every loss is a mean over the batch. `log_scale` is the logarithm of a standard deviation throughout. Where the printed paper or
+the released code cannot train, the docstring says what is done instead (docs/method.md collects these errata).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from training.model import Gaussian, Mixture
+
+
+def gaussian_kl(q: Gaussian, p: Gaussian) -> Tensor:
+    """KL[q || p] of diagonal Gaussians in nats, summed over the last dimension.
+
+    1/2 sum_d [ log(s_p/s_q) + s_q/s_p + (mu_q - mu_p)^2/s_p - 1 ] with variances s.
+    """
+    log_ratio = q.log_scale - p.log_scale
+    distance = (q.mean - p.mean) * torch.exp(-p.log_scale)
+    return (0.5 * (torch.exp(2 * log_ratio) + distance.square() - 1) - log_ratio).sum(-1)
+
+
+def primitive_kl(mixture: Mixture, target: Gaussian) -> Tensor:
+    """KL[N(mu_i, Sigma_i) || N(mu_c, Sigma_c)] of each primitive i: [b, k]."""
+    spread = Gaussian(target.mean[:, None], target.log_scale[:, None])
+    return gaussian_kl(Gaussian(mixture.means, mixture.log_scales), spread)
+
+
+def best_primitive(kl: Tensor) -> Tensor:
+    """j = argmin_i KL (equation 4): [b], without gradient.
+
+    The released code compares exp(log sigma_i) with a sample of z_c instead; the paper's text asks for the KL.
+    """
+    return kl.detach().argmin(1)
+
+
+def frequency_loss(log_weights: Tensor, best: Tensor) -> Tensor:
+    """L_F = || onehot(j) - alpha ||^2 (equation 4). Its minimum is alpha_i = how often primitive i is the best."""
+    return (F.one_hot(best, log_weights.shape[1]) - log_weights.exp()).square().sum(1).mean()
+
+
+def back_max_loss(kl: Tensor, best: Tensor, share: float = 0.0) -> Tensor:
+    """L_BM = KL of the best primitive only (proposition 1), which is what keeps the primitives distinct.
+
+    The paper prints the quadratic term with a minus sign, which is unbounded below; the KL has a plus. `share` of the loss is
+    spread over all primitives: winner-takes-all starves some of them early, so training starts at 0.1 and decays to 0.
+    """
+    winner = kl.gather(1, best[:, None]).mean()
+    return winner if share == 0 else (1 - share) * winner + share * kl.mean()
+
+
+def elbo_loss(rebuilt: Tensor, image_m: Tensor, visible: Tensor, code: Gaussian) -> Tensor:
+    """-L_ELBO of the visible part: rebuild I_m from z_m alone, plus KL[q(z_m | I_m) || N(0, 1)], both per pixel value.
+
+    `rebuilt` may be smaller than the picture: I_m and `visible` (1 = visible) are averaged down to it. The released code has
+    this term commented out.
+    """
+    factor = image_m.shape[-1] // rebuilt.shape[-1]
+    seen = F.avg_pool2d(visible, factor)
+    target = F.avg_pool2d(image_m, factor)
+    misfit = (seen * rebuilt - target).abs().flatten(1).mean(1)
+    standard = Gaussian(torch.zeros_like(code.mean), torch.zeros_like(code.mean))
+    return (misfit + gaussian_kl(code, standard) / rebuilt[0].numel()).mean()
+
+
+def reconstruction_loss(rebuilt: Tensor, sampled: Tensor, image: Tensor, mask: Tensor, hole_weight: float = 1.0) -> Tensor:
+    """L_R = E|I_hat_o - I_o| + E|I_hat_m^(j) - I_m| (equation 6).
+
+    The sampled picture is only compared where pixels are visible: comparing it inside the hole would end diversity.
+    `hole_weight` counts the hole of the reconstruction that many times.
+    """
+    weight = 1 + (hole_weight - 1) * mask
+    weight = weight / weight.mean((1, 2, 3), keepdim=True)
+    return (weight * (rebuilt - image).abs()).mean() + ((1 - mask) * (sampled - image).abs()).mean()
+
+
+def winner_loss(sampled: Tensor, image: Tensor, mask: Tensor, chosen: Tensor) -> Tensor:
+    """Not in the paper: L1 inside the hole of the decoded *mean* of the best primitive (multiple-choice learning).
+
+    It teaches the decoder on the mixture's own outputs. Only the winner is pulled, so the primitives stay apart; samples with
+    noise and other primitives are left alone. `chosen` [b] is 1 where the picture was decoded from the winner's mean.
+    """
+    chosen = chosen[:, None, None, None]
+    area = (mask.mean((1, 2, 3), keepdim=True)).clamp_min(1e-3)
+    return (chosen * mask * (sampled - image).abs() / area).mean()
+
+
+def adversarial_loss(score_rebuilt: Tensor, score_sampled: Tensor, score_real: Tensor) -> Tensor:
+    """L_A = E(D(I_hat_o) - 1)^2 + E(D(I_hat_o^(j)) - D(I_o))^2 (equation 7); D(I_o) carries no gradient."""
+    return (score_rebuilt - 1).square().mean() + (score_sampled - score_real.detach()).square().mean()
+
+
+def discriminator_loss(score_real: Tensor, score_rebuilt: Tensor, score_sampled: Tensor) -> Tensor:
+    """Least-squares GAN: real towards 1, both kinds of fake towards 0."""
+    fake = (score_rebuilt.square().mean() + score_sampled.square().mean()) / 2
+    return ((score_real - 1).square().mean() + fake) / 2
+
+
+def feature_loss(fake: Sequence[Tensor], real: Sequence[Tensor], chosen: Tensor | None = None) -> Tensor:
+    """Not in the paper: L1 between discriminator features of a picture and of the truth, a perceptual distance that needs no
+    outside weights, relative to the size of the truth's features. `chosen` [b] limits it to some of the batch."""
+    total = fake[0].new_zeros(())
+    real = [truth.detach() for truth in real]
+    for mine, truth in zip(fake, real, strict=True):
+        each = (mine - truth).abs().flatten(1).mean(1) / truth.abs().flatten(1).mean(1).clamp_min(1e-6)
+        total = total + (each if chosen is None else chosen * each).mean()
+    return total / len(fake)

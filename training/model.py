@@ -1,0 +1,346 @@
+"""The PICME network, written to be cut into three graphs: encoder, mixture head, decoder.
+
+    photo + mask -> encode  (once)  -> context z_m, skips (already projected for the decoder)
+    context      -> mixture (once)  -> log_weights, means, log_scales of q(z_c | z_m)
+    skips + z_c  -> decode  (n times)
+
+Everything that does not depend on z_c happens in `encode`; `decode` only *adds* the skips, so skips of batch 1 broadcast
+against n latents. The network works on 4x4 pixel patches and each stage halves the grid. A stage also sees the picture
+itself, averaged down to its grid, and also paints its own coarse picture. That makes a smaller network a part of the next
+larger one: `grow` adds an outer stage that starts as "no change", and progressive training keeps what was learned.
+
+    python -m training.model --config training/configs/pets256.toml [--json]     parameters and GFLOP of each part
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+SLOPE = 0.1  # of every leaky ReLU
+
+
+@dataclass(frozen=True)
+class PicmeConfig:
+    """The architecture; saved with every checkpoint."""
+
+    image_size: int = 256  # side of the square picture, pixels
+    patch: int = 4  # pixels a side that the stem folds into channels
+    widths: tuple[int, ...] = (32, 64, 128, 192)  # channels of the stages, finest grid first
+    encoder_blocks: tuple[int, ...] = (1, 1, 2, 2)  # residual blocks of each stage
+    decoder_blocks: tuple[int, ...] = (1, 1, 1, 1)
+    context: int = 256  # dimensions of z_m
+    latent: int = 128  # dimensions of z_c
+    primitives: int = 6  # k, Gaussians in the mixture
+
+    def __post_init__(self) -> None:
+        for name in ("widths", "encoder_blocks", "decoder_blocks"):
+            object.__setattr__(self, name, tuple(getattr(self, name)))
+        stages = len(self.widths)
+        if not stages == len(self.encoder_blocks) == len(self.decoder_blocks):
+            raise ValueError(
+                f"{stages} widths, {len(self.encoder_blocks)} encoder_blocks, {len(self.decoder_blocks)} decoder_blocks"
+                " | expected one of each per stage | give lists of one length"
+            )
+        if self.image_size % (self.patch << (stages - 1)) or min(self.grids) < 2:
+            raise ValueError(
+                f"image_size {self.image_size} with patch {self.patch} and {stages} stages"
+                f" | expected a multiple of {self.patch << (stages - 1)} | change size, patch or stages"
+            )
+
+    @property
+    def grids(self) -> tuple[int, ...]:
+        """Side of each stage's grid, finest first."""
+        return tuple(self.image_size // self.patch >> i for i in range(len(self.widths)))
+
+    def at(self, size: int) -> PicmeConfig:
+        """The same core for pictures of `size`: the outer stages are left out."""
+        drop = (self.image_size // size).bit_length() - 1
+        if self.image_size >> drop != size or drop >= len(self.widths):
+            raise ValueError(
+                f"size {size} | expected {self.image_size} halved less than {len(self.widths)} times | choose such a size"
+            )
+        return replace(
+            self,
+            image_size=size,
+            widths=self.widths[drop:],
+            encoder_blocks=self.encoder_blocks[drop:],
+            decoder_blocks=self.decoder_blocks[drop:],
+        )
+
+
+class Gaussian(NamedTuple):
+    """A diagonal Gaussian; `log_scale` is the logarithm of the standard deviation."""
+
+    mean: Tensor
+    log_scale: Tensor
+
+
+class Mixture(NamedTuple):
+    """q(z_c | z_m): log_weights [b, k], means and log_scales [b, k, d]."""
+
+    log_weights: Tensor
+    means: Tensor
+    log_scales: Tensor
+
+
+class Encoded(NamedTuple):
+    """What `encode` gives: z_m [b, context] and one skip per stage, coarsest first, already projected."""
+
+    context: Tensor
+    skips: tuple[Tensor, ...]
+
+
+def bounded(raw: Tensor) -> Tensor:
+    """Log-scales between -4 and 2: without a lower bound a variance runs to zero and L_BM explodes."""
+    return 3.0 * torch.tanh(raw / 3.0) - 1.0
+
+
+class Block(nn.Module):
+    """Residual block, activation last so that a runtime fuses convolution, sum and activation into one kernel."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.first = nn.Conv2d(width, width, 3, padding=1)
+        self.second = nn.Conv2d(width, width, 3, padding=1)
+        with torch.no_grad():  # no norm layers: start near the identity instead
+            self.second.weight.mul_(0.3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.leaky_relu(x + self.second(F.leaky_relu(self.first(x), SLOPE)), SLOPE)
+
+
+class Pyramid(nn.Module):
+    """Features of a picture on successively halved grids, finest first. The picture enters at every grid."""
+
+    def __init__(self, channels: int, patch: int, size: int, widths: Sequence[int], blocks: Sequence[int]) -> None:
+        super().__init__()
+        self.patch = patch
+        self.grids = [size // patch >> i for i in range(len(widths))]
+        self.stems, self.downs, self.stages = nn.ModuleDict(), nn.ModuleDict(), nn.ModuleDict()
+        for i, (grid, width, count) in enumerate(zip(self.grids, widths, blocks, strict=True)):
+            self.stems[str(grid)] = nn.Conv2d(channels * patch * patch, width, 1)
+            if i:
+                self.downs[str(grid)] = nn.Conv2d(widths[i - 1], width, 3, stride=2, padding=1)
+            self.stages[str(grid)] = nn.Sequential(*(Block(width) for _ in range(count)))
+
+    def forward(self, picture: Tensor) -> list[Tensor]:
+        features: list[Tensor] = []
+        for grid in map(str, self.grids):
+            x = self.stems[grid](F.pixel_unshuffle(picture, self.patch))
+            if features:
+                x = x + self.downs[grid](features[-1])
+            features.append(self.stages[grid](F.leaky_relu(x, SLOPE)))
+            picture = F.avg_pool2d(picture, 2)
+        return features
+
+
+class GaussianHead(nn.Module):
+    """Coarsest feature map -> one Gaussian over the whole picture."""
+
+    def __init__(self, width: int, grid: int, dimensions: int) -> None:
+        super().__init__()
+        self.squeeze = nn.Conv2d(width, 32, 1)
+        self.out = nn.Linear(32 * grid * grid, 2 * dimensions)
+
+    def forward(self, coarse: Tensor) -> Gaussian:
+        mean, log_scale = self.out(F.leaky_relu(self.squeeze(coarse), SLOPE).flatten(1)).chunk(2, 1)
+        return Gaussian(mean, bounded(log_scale))
+
+
+class MixtureHead(nn.Module):
+    """z_m -> alpha, mu, Sigma of the k primitives."""
+
+    def __init__(self, config: PicmeConfig) -> None:
+        super().__init__()
+        self.shape = (config.primitives, config.latent)
+        outputs = config.primitives * config.latent
+        self.trunk = nn.Linear(config.context, 512)
+        self.alpha = nn.Linear(512, config.primitives)
+        self.mu = nn.Linear(512, outputs)
+        self.sigma = nn.Linear(512, outputs)
+        with torch.no_grad():
+            self.alpha.weight.zero_()  # all primitives start equally likely ...
+            self.alpha.bias.zero_()
+            nn.init.normal_(self.mu.bias)  # ... and in different places
+
+    def forward(self, context: Tensor) -> Mixture:
+        x = F.leaky_relu(self.trunk(context), SLOPE)
+        log_weights = F.log_softmax(self.alpha(x), dim=1)
+        means = self.mu(x).reshape(-1, *self.shape)
+        return Mixture(log_weights, means, bounded(self.sigma(x)).reshape(-1, *self.shape))
+
+
+class Decoder(nn.Module):
+    """skips + z_c -> picture. z_c places structure on the coarsest grid and scales and shifts the stages after it."""
+
+    def __init__(self, config: PicmeConfig) -> None:
+        super().__init__()
+        self.patch = config.patch
+        self.grids = config.grids[::-1]  # coarsest first, as they are run
+        widths = config.widths[::-1]
+        self.place = nn.Linear(config.latent, 48 * self.grids[0] ** 2)
+        self.spread = nn.Conv2d(48, widths[0], 1)
+        self.ups, self.films = nn.ModuleDict(), nn.ModuleDict()
+        self.stages, self.heads, self.lifts = nn.ModuleDict(), nn.ModuleDict(), nn.ModuleDict()
+        for i, grid in enumerate(self.grids):
+            name, width = str(grid), widths[i]
+            if i:
+                self.ups[name] = nn.Conv2d(widths[i - 1], width, 1)
+                self.lifts[name] = self._lift()
+            if i < 3:  # finer stages only add texture: steering them costs time and changes nothing visible
+                self.films[name] = nn.Linear(config.latent, 2 * width)
+            self.stages[name] = nn.Sequential(*(Block(width) for _ in range(config.decoder_blocks[::-1][i])))
+            self.heads[name] = nn.Conv2d(width, 3 * self.patch**2, 1)
+
+    def _lift(self) -> nn.Conv2d:
+        """Coarse picture -> twice the size, as a 1x1 convolution between patches that starts as nearest-neighbour."""
+        half = self.patch // 2
+        lift = nn.Conv2d(3 * half**2, 3 * self.patch**2, 1, bias=False)
+        coarse = torch.eye(3 * half**2).reshape(-1, 3, half, half)
+        with torch.no_grad():
+            fine = F.pixel_unshuffle(F.interpolate(F.pixel_shuffle(coarse.flatten(1)[..., None, None], half), scale_factor=2.0), self.patch)
+            lift.weight.copy_(fine[..., 0, 0].T[..., None, None])
+        return lift
+
+    def forward(self, skips: Sequence[Tensor], z: Tensor) -> Tensor:
+        placed = self.place(z).reshape(-1, 48, self.grids[0], self.grids[0])
+        x = self.spread(placed)
+        patches: Tensor | None = None
+        for grid, skip in zip(map(str, self.grids), skips, strict=True):
+            if patches is not None:
+                x = F.interpolate(self.ups[grid](x), scale_factor=2.0)
+            x = x + skip
+            if grid in self.films:
+                scale, shift = self.films[grid](z)[..., None, None].chunk(2, 1)
+                x = x * (1 + scale) + shift
+            x = self.stages[grid](F.leaky_relu(x, SLOPE))
+            painted = self.heads[grid](x)
+            if patches is not None:  # the coarse picture, cut for this grid into patches of half the side
+                coarse = F.pixel_unshuffle(F.pixel_shuffle(patches, self.patch), self.patch // 2)
+                painted = painted + self.lifts[grid](coarse)
+            patches = painted
+        return F.pixel_shuffle(patches, self.patch)
+
+
+class Picme(nn.Module):
+    """Encoder f, mixture head and decoder g of the paper, and the training-only parts around them.
+
+    Pictures are float RGB [b, 3, s, s] in [-1, 1] with what may not be seen set to 0; masks are [b, 1, s, s] with 1 = hole.
+    Nothing here is random or depends on batch statistics; noise is drawn by the caller.
+    """
+
+    def __init__(self, config: PicmeConfig) -> None:
+        super().__init__()
+        self.config = config
+        width, grid = config.widths[-1], config.grids[-1]
+        self.encoder = Pyramid(4, config.patch, config.image_size, config.widths, config.encoder_blocks)
+        self.context_head = GaussianHead(width, grid, config.context)
+        self.context_to_skip = nn.Linear(config.context, width)
+        self.projections = nn.ModuleDict({str(g): nn.Conv2d(w, w, 1) for g, w in zip(config.grids, config.widths, strict=True)})
+        self.mixture_head = MixtureHead(config)
+        self.decoder = Decoder(config)
+        # Training only: p(z_c | I_c), and the small decoder of L_ELBO that must find I_m in z_m alone.
+        self.posterior_head = GaussianHead(width, grid, config.latent)
+        self.visible_decoder = nn.Sequential(
+            nn.Linear(config.context, 256), nn.LeakyReLU(SLOPE), nn.Linear(256, 48 * grid * grid),
+            nn.Unflatten(1, (48, grid, grid)), nn.PixelShuffle(4),
+        )  # fmt: skip
+
+    def visible(self, image: Tensor, mask: Tensor) -> tuple[Gaussian, tuple[Tensor, ...]]:
+        """q(z_m | I_m) and the skips; `encode` with the spread of z_m, which only L_ELBO needs."""
+        features = self.encoder(torch.cat([image, mask], 1))
+        code = self.context_head(features[-1])
+        skips = [self.projections[str(g)](f) for g, f in zip(self.config.grids, features, strict=True)]
+        skips[-1] = skips[-1] + self.context_to_skip(code.mean)[..., None, None]
+        return code, tuple(skips[::-1])
+
+    def encode(self, image: Tensor, mask: Tensor) -> Encoded:
+        """Photo with the hole zeroed, and mask -> everything that does not depend on the sample."""
+        code, skips = self.visible(image, mask)
+        return Encoded(code.mean, skips)
+
+    def mixture(self, context: Tensor) -> Mixture:
+        """z_m -> the Gaussian mixture over z_c."""
+        return self.mixture_head(context)
+
+    def posterior(self, image_c: Tensor, mask: Tensor) -> Gaussian:
+        """p(z_c | I_c) of the missing part: the same encoder f, which now sees only what is inside the hole."""
+        return self.posterior_head(self.encoder(torch.cat([image_c, 1 - mask], 1))[-1])
+
+    def decode(self, skips: Sequence[Tensor], z: Tensor) -> Tensor:
+        """Skips (batch 1 or n) and latents [n, d] -> n pictures [n, 3, s, s], about [-1, 1]."""
+        return self.decoder(skips, z)
+
+
+def grow(small: nn.Module, large: nn.Module) -> None:
+    """Copy `small` into `large`, the same network with outer stages added, so that `large` starts where `small` is.
+
+    The joints of the new stages start at zero: the new encoder stage hands nothing down and the new head paints nothing
+    on top of the coarse picture, until training finds something worth adding. (A weight under spectral norm can't be zero;
+    the discriminator's new stage starts at random.)
+    """
+    kept = small.state_dict()
+    new = {name for name in large.state_dict() if name not in kept}
+    large.load_state_dict(kept, strict=False)
+    with torch.no_grad():
+        for name, parameter in large.named_parameters():
+            joint = any(part in name for part in (".downs.", ".heads."))
+            if name in new and joint and "parametrizations" not in name:
+                parameter.zero_()
+
+
+RUNTIME_PARTS = ("encoder", "context_head", "context_to_skip", "projections", "mixture_head", "decoder")
+
+
+def cost(config: PicmeConfig) -> dict[str, float]:
+    """Parameters at run time (millions) and GFLOP (2 x multiply-add) of encoder, mixture head and one decoder pass."""
+    from torch.utils.flop_counter import FlopCounterMode
+
+    model = Picme(config).eval()
+    size = config.image_size
+    image, mask = torch.zeros(1, 3, size, size), torch.zeros(1, 1, size, size)
+
+    def gflop(run) -> tuple[float, object]:
+        with torch.no_grad(), FlopCounterMode(display=False) as counter:
+            result = run()
+        return counter.get_total_flops() / 1e9, result
+
+    encoder, encoded = gflop(lambda: model.encode(image, mask))
+    mixture, _ = gflop(lambda: model.mixture(encoded.context))
+    decoder, _ = gflop(lambda: model.decode(encoded.skips, torch.zeros(1, config.latent)))
+    parameters = sum(p.numel() for part in RUNTIME_PARTS for p in getattr(model, part).parameters())
+    return {
+        "parameters_m": round(parameters / 1e6, 3),
+        "encoder_gflop": round(encoder, 4),
+        "mixture_gflop": round(mixture, 4),
+        "decoder_gflop": round(decoder, 4),
+        "image_size": size,
+    }
+
+
+def main() -> None:
+    from training.config import load
+
+    parser = argparse.ArgumentParser(description="parameters and GFLOP of each part of a configuration")
+    parser.add_argument("--config", type=Path, required=True)
+    parser.add_argument("--json", action="store_true", help="one line of JSON instead of a table")
+    arguments = parser.parse_args()
+    numbers = cost(load(arguments.config).model)
+    if arguments.json:
+        print(json.dumps(numbers))
+    else:
+        for name, number in numbers.items():
+            print(f"{name:15} {number:>9}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,127 @@
+"""One training step: Algorithm 1 of the paper as two modules, so that DistributedDataParallel can wrap them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from training import losses
+from training.config import LossWeights
+from training.discriminator import Discriminator
+from training.model import Mixture, Picme
+
+
+@dataclass(frozen=True)
+class Draws:
+    """All randomness of a step, for the whole batch: a pure function of (seed, images seen)."""
+
+    code: Tensor  # [b, context] normal, for z_m
+    posterior: Tensor  # [b, d] normal, for z_c
+    prior: Tensor  # [b, d] normal, for the mixture's sample
+    kind: Tensor  # [b] uniform: winner's mean, categorical sample or winner's sample
+    primitive: Tensor  # [b] uniform: which primitive a categorical sample takes
+
+    @classmethod
+    def of(cls, seed: int, images: int, batch: int, context: int, latent: int) -> Draws:
+        generator = torch.Generator().manual_seed(seed * 1_000_003 + images)
+        normal = [torch.randn(batch, size, generator=generator) for size in (context, latent, latent)]
+        return cls(*normal, *torch.rand(2, batch, generator=generator))
+
+    def part(self, keep: slice) -> Draws:
+        return Draws(self.code[keep], self.posterior[keep], self.prior[keep], self.kind[keep], self.primitive[keep])
+
+    def to(self, device: torch.device) -> Draws:
+        return Draws(*(getattr(self, name).to(device) for name in ("code", "posterior", "prior", "kind", "primitive")))
+
+
+def pick(mixture: Mixture, primitive: Tensor, noise: Tensor) -> Tensor:
+    """z = mu_i + sigma_i * noise for one primitive of each row."""
+    rows = torch.arange(len(primitive), device=primitive.device)
+    return mixture.means[rows, primitive] + mixture.log_scales[rows, primitive].exp() * noise
+
+
+def categorical(log_weights: Tensor, uniform: Tensor) -> Tensor:
+    """i ~ Categorical(alpha) by inverting the cumulative weights."""
+    edges = log_weights.detach().exp().cumsum(1)
+    return (uniform[:, None] * edges[:, -1:] >= edges).sum(1).clamp_max(log_weights.shape[1] - 1)
+
+
+@dataclass(frozen=True)
+class GeneratorResult:
+    """The loss to minimise, its named parts (detached), the best primitives, and the composited fakes."""
+
+    total: Tensor
+    parts: dict[str, Tensor]
+    best: Tensor
+    rebuilt: Tensor
+    sampled: Tensor
+
+
+class GeneratorStep(nn.Module):
+    """Encode both parts, compare mixture and posterior, decode both latents, add up the losses."""
+
+    def __init__(self, model: Picme, weights: LossWeights) -> None:
+        super().__init__()
+        self.model, self.weights = model, weights
+
+    def forward(self, image: Tensor, mask: Tensor, draws: Draws, judge: Discriminator, images_seen: int) -> GeneratorResult:
+        w, model = self.weights, self.model
+        image_m = image * (1 - mask)
+        code, skips = model.visible(image_m, mask)
+        mixture = model.mixture(code.mean)
+        target = model.posterior(image * mask, mask)
+
+        kl = losses.primitive_kl(mixture, target)
+        best = losses.best_primitive(kl)
+        share = w.warm_share * max(0.0, 1 - images_seen / w.warm_images)
+
+        is_mean = (draws.kind < w.means).float()
+        is_categorical = (draws.kind >= w.means) & (draws.kind < w.means + w.categorical)
+        primitive = torch.where(is_categorical, categorical(mixture.log_weights, draws.primitive), best)
+        z_sampled = pick(mixture, primitive, draws.prior * (1 - is_mean)[:, None])
+        z_rebuilt = target.mean + target.log_scale.exp() * draws.posterior
+        rebuilt, sampled = model.decode(skips, z_rebuilt), model.decode(skips, z_sampled)
+        visible = model.visible_decoder(code.mean + code.log_scale.exp() * draws.code)
+
+        # The discriminator sees what a user sees: the fill inside the hole of the given photo.
+        fake_rebuilt, fake_sampled = image_m + rebuilt * mask, image_m + sampled * mask
+        judge.eval()  # its spectral norm stays as the discriminator's own step left it
+        with torch.no_grad():
+            score_real, features_real = judge(image, mask)
+        score_rebuilt, features_rebuilt = judge(fake_rebuilt, mask)
+        score_sampled, features_sampled = judge(fake_sampled, mask)
+
+        parts = {
+            "reconstruction": losses.reconstruction_loss(rebuilt, sampled, image, mask, w.hole),
+            "adversarial": losses.adversarial_loss(score_rebuilt, score_sampled, score_real),
+            "frequency": losses.frequency_loss(mixture.log_weights, best),
+            "back_max": losses.back_max_loss(kl, best, share),
+            "elbo": losses.elbo_loss(visible, image_m, 1 - mask, code),
+        }
+        if w.winner:
+            parts["winner"] = losses.winner_loss(sampled, image, mask, is_mean)
+        if w.features:
+            parts["features"] = losses.feature_loss(features_rebuilt, features_real) + losses.feature_loss(
+                features_sampled, features_real, is_mean
+            )
+        total = torch.stack([getattr(w, name) * value for name, value in parts.items()]).sum()
+        with torch.no_grad():
+            parts["kl"] = kl.gather(1, best[:, None]).mean()
+            parts["hole_l1"] = ((rebuilt - image).abs() * mask).sum() / (3 * mask.sum()).clamp_min(1)
+        detached = {name: value.detach() for name, value in parts.items()}
+        return GeneratorResult(total, detached, best, fake_rebuilt.detach(), fake_sampled.detach())
+
+
+class DiscriminatorStep(nn.Module):
+    """The discriminator's loss on the fakes of the generator's step."""
+
+    def __init__(self, judge: Discriminator) -> None:
+        super().__init__()
+        self.judge = judge
+
+    def forward(self, image: Tensor, rebuilt: Tensor, sampled: Tensor, mask: Tensor) -> Tensor:
+        self.judge.train()
+        scores, _ = self.judge(torch.cat([image, rebuilt, sampled]), torch.cat([mask, mask, mask]))
+        return losses.discriminator_loss(*scores.chunk(3))
