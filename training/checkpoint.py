@@ -60,13 +60,19 @@ def _read(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
             note = json.loads((file.metadata() or {}).get(KEY, "null"))
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
     except (OSError, SafetensorError, ValueError) as error:
-        raise CheckpointError(f"{path}: {error} | expected a PICME checkpoint | check the path, or train anew") from error
+        raise CheckpointError(
+            f"{path}: {error} | expected a PICME checkpoint | check the path, or train anew"
+        ) from error
     if not isinstance(note, dict) or "config" not in note:
-        raise CheckpointError(f"{path}: no PICME metadata | expected a file that training/train.py wrote | check the path")
+        raise CheckpointError(
+            f"{path}: no PICME metadata | expected a file that training/train.py wrote | check the path"
+        )
     return tensors, note
 
 
-def save_weights(path: Path, model: nn.Module, config: TrainConfig, size: int, progress: Progress, numbers: dict[str, Any]) -> None:
+def save_weights(
+    path: Path, model: nn.Module, config: TrainConfig, size: int, progress: Progress, numbers: dict[str, Any]
+) -> None:
     """Write the averaged weights and, beside them, the JSON that describes them."""
     note = {
         "config": dataclasses.asdict(config),
@@ -88,7 +94,9 @@ def load_weights(path: Path) -> tuple[Picme, TrainConfig, dict[str, Any]]:
         model = Picme(config.model.at(note["size"]))
         model.load_state_dict(tensors)
     except (KeyError, TypeError, ValueError, RuntimeError) as error:
-        raise CheckpointError(f"{path}: {error} | expected weights that fit their configuration | train anew") from error
+        raise CheckpointError(
+            f"{path}: {error} | expected weights that fit their configuration | train anew"
+        ) from error
     bad = [name for name, tensor in tensors.items() if not torch.isfinite(tensor).all()]
     if bad:
         raise CheckpointError(f"{path}: not finite: {bad[0]} | expected finite weights | take an earlier checkpoint")

@@ -82,7 +82,9 @@ def find_preset(name: str, root: Path, split: str = "train") -> list[Path]:
         if preset.is_train is None or own_split:
             return files
         return [f for i, f in enumerate(files) if preset.is_train(i, len(files)) == (split == "train")]
-    raise DataError(f"{root} as {name} {split} | expected one of the folders {list(folders)} | check --data and --preset")
+    raise DataError(
+        f"{root} as {name} {split} | expected one of the folders {list(folders)} | check --data and --preset"
+    )
 
 
 def square(picture: Image.Image, size: int) -> np.ndarray:
@@ -113,7 +115,9 @@ class Pictures:
         try:
             with Image.open(self.files[index]) as picture:
                 if min(picture.size) < self.smallest:
-                    raise DataError(f"{picture.size[0]}x{picture.size[1]} pixels, expected at least {self.smallest} a side")
+                    raise DataError(
+                        f"{picture.size[0]}x{picture.size[1]} pixels, expected at least {self.smallest} a side"
+                    )
                 picture.draft("RGB", (self.size, self.size))
                 return square(picture, self.size)
         except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:

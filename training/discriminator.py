@@ -6,10 +6,17 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.utils.parametrizations import spectral_norm
 
-from training.model import SLOPE, Pyramid
+from training.model import Pyramid
 
 PATCH = 2
-GRID_WIDTHS = {128: 24, 64: 32, 32: 64, 16: 128, 8: 192, 4: 192}  # channels by grid, so that a larger one contains a smaller
+GRID_WIDTHS = {
+    128: 24,
+    64: 32,
+    32: 64,
+    16: 128,
+    8: 192,
+    4: 192,
+}  # channels by grid, so that a larger one contains a smaller
 
 
 class Discriminator(nn.Module):

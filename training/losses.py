@@ -71,7 +71,9 @@ def elbo_loss(rebuilt: Tensor, image_m: Tensor, visible: Tensor, code: Gaussian)
     return (misfit + gaussian_kl(code, standard) / rebuilt[0].numel()).mean()
 
 
-def reconstruction_loss(rebuilt: Tensor, sampled: Tensor, image: Tensor, mask: Tensor, hole_weight: float = 1.0) -> Tensor:
+def reconstruction_loss(
+    rebuilt: Tensor, sampled: Tensor, image: Tensor, mask: Tensor, hole_weight: float = 1.0
+) -> Tensor:
     """L_R = E|I_hat_o - I_o| + E|I_hat_m^(j) - I_m| (equation 6).
 
     The sampled picture is only compared where pixels are visible: comparing it inside the hole would end diversity.

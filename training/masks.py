@@ -5,6 +5,7 @@ A mask is a uint8 array [s, s], 1 = hole. Each is a pure function of its random 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -50,20 +51,20 @@ def strokes(size: int, random: Generator) -> np.ndarray:
 
 
 class MaskSource:
-    """Draws masks of one size in the proportions of a `MaskMix`."""
+    """Draws masks of one size in the proportions of a `MaskMix`; `files` are the pictures of its `folder` kind."""
 
-    def __init__(self, mix: MaskMix, size: int, folder: Path | None = None) -> None:
+    def __init__(self, mix: MaskMix, size: int, files: Sequence[Path] = ()) -> None:
         self.size = size
         self.kinds = ("center", "rectangles", "strokes", "folder")
         weights = np.array([getattr(mix, kind) for kind in self.kinds], float)
         if not (np.isfinite(weights).all() and (weights >= 0).all() and weights.sum() > 0):
-            raise ValueError(f"mask weights {weights.tolist()} | expected none negative and one positive | mend [masks]")
-        if mix.folder > 0 and folder is None:
+            raise ValueError(
+                f"mask weights {weights.tolist()} | expected none negative and one positive | mend [masks]"
+            )
+        if mix.folder > 0 and not files:
             raise ValueError("masks.folder has weight but no folder | expected a folder of masks | give --masks DIR")
         self.edges = np.cumsum(weights / weights.sum())
-        from training.data import find_images
-
-        self.files = find_images(folder) if folder is not None and mix.folder > 0 else []
+        self.files = files
 
     def draw(self, random: Generator) -> np.ndarray:
         kind = self.kinds[min(int(np.searchsorted(self.edges, random.uniform(), "right")), 3)]

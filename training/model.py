@@ -207,7 +207,9 @@ class Decoder(nn.Module):
         lift = nn.Conv2d(3 * half**2, 3 * self.patch**2, 1, bias=False)
         coarse = torch.eye(3 * half**2).reshape(-1, 3, half, half)
         with torch.no_grad():
-            fine = F.pixel_unshuffle(F.interpolate(F.pixel_shuffle(coarse.flatten(1)[..., None, None], half), scale_factor=2.0), self.patch)
+            fine = F.pixel_unshuffle(
+                F.interpolate(F.pixel_shuffle(coarse.flatten(1)[..., None, None], half), scale_factor=2.0), self.patch
+            )
             lift.weight.copy_(fine[..., 0, 0].T[..., None, None])
         return lift
 
@@ -245,7 +247,9 @@ class Picme(nn.Module):
         self.encoder = Pyramid(4, config.patch, config.image_size, config.widths, config.encoder_blocks)
         self.context_head = GaussianHead(width, grid, config.context)
         self.context_to_skip = nn.Linear(config.context, width)
-        self.projections = nn.ModuleDict({str(g): nn.Conv2d(w, w, 1) for g, w in zip(config.grids, config.widths, strict=True)})
+        self.projections = nn.ModuleDict(
+            {str(g): nn.Conv2d(w, w, 1) for g, w in zip(config.grids, config.widths, strict=True)}
+        )
         self.mixture_head = MixtureHead(config)
         self.decoder = Decoder(config)
         # Training only: p(z_c | I_c), and the small decoder of L_ELBO that must find I_m in z_m alone.

@@ -66,7 +66,9 @@ class GeneratorStep(nn.Module):
         super().__init__()
         self.model, self.weights = model, weights
 
-    def forward(self, image: Tensor, mask: Tensor, draws: Draws, judge: Discriminator, images_seen: int) -> GeneratorResult:
+    def forward(
+        self, image: Tensor, mask: Tensor, draws: Draws, judge: Discriminator, images_seen: int
+    ) -> GeneratorResult:
         w, model = self.weights, self.model
         image_m = image * (1 - mask)
         code, skips = model.visible(image_m, mask)

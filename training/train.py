@@ -29,7 +29,8 @@ import torch
 import torch.distributed as dist
 from rich.console import Console
 from rich.logging import RichHandler
-from rich.progress import BarColumn, Progress as Bar, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import BarColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import Progress as Bar
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
@@ -48,7 +49,7 @@ SHEET_ROWS = 8
 VALID_PICTURES = 200
 
 
-class NotFinite(RuntimeError):
+class NotFiniteError(RuntimeError):
     """The loss is not a number any more."""
 
 
@@ -68,7 +69,9 @@ class Run:
         self.files = find_preset(options.preset, options.data) if options.preset else find_images(options.data)
         self.valid_files = None
         if options.valid:
-            self.valid_files = find_preset(options.preset, options.valid, "valid") if options.preset else find_images(options.valid)
+            self.valid_files = (
+                find_preset(options.preset, options.valid, "valid") if options.preset else find_images(options.valid)
+            )
         self.progress = Progress()
         self.stopping = False
         self.size = config.phases[0].size
@@ -76,7 +79,9 @@ class Run:
         if options.resume and state.exists():
             self._restore(state)
         elif state.exists():
-            raise CheckpointError(f"{options.out} holds a run | expected a new folder | add --resume, or choose another --out")
+            raise CheckpointError(
+                f"{options.out} holds a run | expected a new folder | add --resume, or choose another --out"
+            )
         else:
             self.trainee = self._trainee(self.size)
         self._enter(config.phase_at(self.progress.images)[1].size)
@@ -98,7 +103,9 @@ class Run:
     def _restore(self, state: Path) -> None:
         tensors, saved, self.progress = checkpoint.read_state(state)
         if saved.model != self.config.model:
-            raise CheckpointError(f"{state} is of another network | expected the one of --config | choose another --out")
+            raise CheckpointError(
+                f"{state} is of another network | expected the one of --config | choose another --out"
+            )
         if saved != self.config:
             log.warning("the configuration changed since the checkpoint; the new one is used")
         sizes = [phase.size for phase in self.config.phases]
@@ -106,7 +113,10 @@ class Run:
         self.size = next(s for s in sizes if self.config.model.at(s).grids[0] == finest)
         self.trainee = self._trainee(self.size)
         self.trainee.restore(tensors)
-        for name, optimizer in self.trainee.optimizers.items():  # the state file has moments, the configuration the rates
+        for (
+            name,
+            optimizer,
+        ) in self.trainee.optimizers.items():  # the state file has moments, the configuration the rates
             fresh = self._adam(nn.Linear(1, 1)).param_groups[0]
             optimizer.param_groups[0].update({key: fresh[key] for key in ("lr", "betas")})
             log.debug("restored %s", name)
@@ -116,7 +126,9 @@ class Run:
         """Lines that were logged after the checkpoint belong to steps that will be made again."""
         path = self.options.out / "metrics.jsonl"
         if self.rank == 0 and path.exists():
-            lines = [line for line in path.read_text().splitlines() if json.loads(line)["images"] <= self.progress.images]
+            lines = [
+                line for line in path.read_text().splitlines() if json.loads(line)["images"] <= self.progress.images
+            ]
             path.write_text("".join(f"{line}\n" for line in lines))
 
     def _enter(self, size: int) -> None:
@@ -127,10 +139,13 @@ class Run:
             for name in ("model", "average", "judge"):
                 grow(getattr(old, name), getattr(self.trainee, name))
             log.info("pictures of %d from now on", size)
-        masks = MaskSource(self.config.masks, size, self.options.masks)
+        masks = MaskSource(self.config.masks, size, find_images(self.options.masks) if self.options.masks else ())
         self.stream = TrainingStream(Pictures(self.files, size), masks, self.config.seed)
         shown = Pictures(self.valid_files or self.files, size)
-        self.shown = [batch.to(self.device) for batch in fixed_batch(shown, masks, VALID_PICTURES if self.valid_files else SHEET_ROWS)]
+        self.shown = [
+            batch.to(self.device)
+            for batch in fixed_batch(shown, masks, VALID_PICTURES if self.valid_files else SHEET_ROWS)
+        ]
         self.wins = torch.zeros(self.config.model.primitives, dtype=torch.long)
         generator: nn.Module = GeneratorStep(self.trainee.model, self.config.losses)
         discriminator: nn.Module = DiscriminatorStep(self.trainee.judge)
@@ -149,7 +164,9 @@ class Run:
         draws = Draws.of(self.config.seed, self.progress.images, phase.batch, model.context, model.latent).part(mine)
         batch, trainee = batch.to(self.device), self.trainee
         trainee.judge.requires_grad_(False)
-        result = self.generator_step(batch.image, batch.mask, draws.to(self.device), trainee.judge, self.progress.images)
+        result = self.generator_step(
+            batch.image, batch.mask, draws.to(self.device), trainee.judge, self.progress.images
+        )
         self._update("model", result.total, batch)
         trainee.judge.requires_grad_(True)
         judged = self.discriminator_step(batch.image, result.rebuilt, result.sampled, batch.mask)
@@ -172,7 +189,7 @@ class Run:
         if not finite:
             files = ", ".join(map(str, batch.files))
             last = self.options.out / "last.safetensors"
-            raise NotFinite(
+            raise NotFiniteError(
                 f"the {name}'s loss is not finite at step {self.progress.step + 1} (pictures: {files})"
                 f" | last good checkpoint: {last if last.exists() else 'none yet'} | lower the learning rate and --resume"
             )
@@ -302,9 +319,9 @@ def main() -> int:
         columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn(), TimeRemainingColumn())
         with Bar(*columns, console=console, disable=quiet or not terminal) as bar:
             run.train(bar)
-    except (DataError, CheckpointError, NotFinite, ValueError, OSError) as error:
+    except (DataError, CheckpointError, NotFiniteError, ValueError, OSError) as error:
         log.error("%s", error)
-        return 1 if isinstance(error, NotFinite) else 2
+        return 1 if isinstance(error, NotFiniteError) else 2
     finally:
         if dist.is_initialized():
             dist.destroy_process_group()

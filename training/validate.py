@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -22,10 +23,15 @@ DEAD = 0.01  # a primitive that wins less often than this is reported as dead
 
 
 def fixed_batch(pictures: Pictures, masks: MaskSource, count: int, seed: int = 0) -> list[Batch]:
-    """The first `count` pictures with masks that never change, so that numbers can be compared over time."""
-    indices = range(min(count, len(pictures)))
+    """`count` pictures from all over the set with masks that never change, so that numbers can be compared over time."""
+    count = min(count, len(pictures))
+    # A stride that shares no factor with the number of pictures visits all of them, neighbours (one breed, often) far apart.
+    stride = next(
+        s for s in range(int(0.618 * len(pictures)) + 1, 2 * len(pictures) + 2) if math.gcd(s, len(pictures)) == 1
+    )
+    indices = [i * stride % len(pictures) for i in range(count)]
     batches = []
-    for start in range(0, len(indices), CHUNK):
+    for start in range(0, count, CHUNK):
         part = indices[start : start + CHUNK]
         items = [pictures[i] for i in part]
         drawn = [masks.draw(np.random.default_rng([seed, 3, i])) for i in part]
@@ -34,13 +40,17 @@ def fixed_batch(pictures: Pictures, masks: MaskSource, count: int, seed: int = 0
 
 
 @torch.no_grad()
-def complete(model: Picme, batch: Batch, generator: torch.Generator, samples: int = SAMPLES) -> tuple[Tensor, Tensor, Tensor]:
+def complete(
+    model: Picme, batch: Batch, generator: torch.Generator, samples: int = SAMPLES
+) -> tuple[Tensor, Tensor, Tensor]:
     """Reconstruction [b, 3, s, s], samples [n, b, 3, s, s] by weight (Algorithm 2), and each sample's primitive [n, b]."""
     image_m = batch.image * (1 - batch.mask)
     encoded = model.encode(image_m, batch.mask)
     mixture = model.mixture(encoded.context)
     rebuilt = model.decode(encoded.skips, model.posterior(batch.image * batch.mask, batch.mask).mean)
-    weights = mixture.log_weights.exp().cpu()  # the generator lives on the CPU, so the draws do not depend on the device
+    weights = (
+        mixture.log_weights.exp().cpu()
+    )  # the generator lives on the CPU, so the draws do not depend on the device
     primitives = torch.multinomial(weights, samples, replacement=True, generator=generator).T.to(batch.image.device)
     drawn = []
     for primitive in primitives:

@@ -37,7 +37,7 @@ def test_file_lists_are_relative_to_themselves(tmp_path: Path) -> None:
 @pytest.mark.parametrize("make", [lambda p: p.mkdir(), lambda p: None])
 def test_nothing_to_read_says_what_was_looked_for(tmp_path: Path, make) -> None:
     make(tmp_path / "pets")
-    with pytest.raises(DataError, match="pets.*expected"):
+    with pytest.raises(DataError, match=r"pets.*expected"):
         find_images(tmp_path / "pets")
 
 

@@ -120,7 +120,7 @@ MEANT = {
 @pytest.mark.parametrize("loss", MEANT)
 def test_every_parameter_group_learns_from_its_loss(loss: str) -> None:
     torch.manual_seed(0)
-    only = {name: 0.0 for name in ("reconstruction", "adversarial", "frequency", "back_max", "elbo")} | {loss: 1.0}
+    only = dict.fromkeys(("reconstruction", "adversarial", "frequency", "back_max", "elbo"), 0.0) | {loss: 1.0}
     weights = LossWeights(**only, means=0.5)
     model, judge = Picme(TINY), Discriminator(32)
     # The weights head starts at zero, where no gradient passes below it: move it as the first step would.
@@ -140,7 +140,9 @@ def test_discriminator_learns_from_its_loss() -> None:
     judge = Discriminator(32)
     real, fake, mask = torch.rand(2, 3, 32, 32), torch.zeros(2, 3, 32, 32), torch.ones(2, 1, 32, 32)
     DiscriminatorStep(judge)(real, fake, fake, mask).backward()
-    assert all(p.grad is not None and torch.isfinite(p.grad).all() and p.grad.abs().sum() > 0 for p in judge.parameters())
+    assert all(
+        p.grad is not None and torch.isfinite(p.grad).all() and p.grad.abs().sum() > 0 for p in judge.parameters()
+    )
 
 
 def fit_two_modes(k: int) -> tuple[torch.Tensor, torch.Tensor]:

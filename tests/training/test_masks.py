@@ -11,8 +11,8 @@ from training.masks import MaskSource, hole_ratios
 KINDS = ["center", "rectangles", "strokes"]
 
 
-def only(kind: str, size: int = 64, folder: Path | None = None) -> MaskSource:
-    return MaskSource(MaskMix(**{"center": 0.0, kind: 1.0}), size, folder)
+def only(kind: str, size: int = 64, files: tuple[Path, ...] = ()) -> MaskSource:
+    return MaskSource(MaskMix(**{"center": 0.0, kind: 1.0}), size, files)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -50,7 +50,7 @@ def test_masks_from_a_folder_light_is_hole(tmp_path: Path) -> None:
     picture = np.zeros((20, 20), np.uint8)
     picture[:10] = 255
     Image.fromarray(picture).save(tmp_path / "half.png")
-    mask = only("folder", 40, tmp_path).draw(np.random.default_rng(0))
+    mask = only("folder", 40, (tmp_path / "half.png",)).draw(np.random.default_rng(0))
     assert mask[:20].all()
     assert not mask[20:].any()
 

@@ -20,12 +20,26 @@ ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1"}
 
 
 def command(tiny: Path, faces: Path, out: Path, *more: str) -> list[str]:
-    return [sys.executable, TRAIN, "--config", str(tiny), "--data", str(faces), "--out", str(out), "--log-steps", "5", *more]
+    return [
+        sys.executable,
+        TRAIN,
+        "--config",
+        str(tiny),
+        "--data",
+        str(faces),
+        "--out",
+        str(out),
+        "--log-steps",
+        "5",
+        *more,
+    ]
 
 
 def train(tiny: Path, faces: Path, out: Path, *more: str) -> subprocess.CompletedProcess[str]:
     # From another working directory, as users do.
-    return subprocess.run(command(tiny, faces, out, *more), cwd=out.parent, env=ENVIRONMENT, capture_output=True, text=True)
+    return subprocess.run(
+        command(tiny, faces, out, *more), cwd=out.parent, env=ENVIRONMENT, capture_output=True, text=True
+    )
 
 
 def lines(out: Path) -> list[dict]:
@@ -81,7 +95,9 @@ def test_killed_and_resumed_is_bit_equal(straight: Path, tiny: Path, faces: Path
 
 def test_interrupt_saves_and_leaves(tiny: Path, faces: Path, tmp_path: Path) -> None:
     out = tmp_path / "run"
-    running = subprocess.Popen(command(tiny, faces, out, "--minutes", "5"), env=ENVIRONMENT, stderr=subprocess.PIPE, text=True)
+    running = subprocess.Popen(
+        command(tiny, faces, out, "--minutes", "5"), env=ENVIRONMENT, stderr=subprocess.PIPE, text=True
+    )
     deadline = time.monotonic() + 60
     while not (out / "metrics.jsonl").exists() and time.monotonic() < deadline:
         time.sleep(0.05)
@@ -92,7 +108,11 @@ def test_interrupt_saves_and_leaves(tiny: Path, faces: Path, tmp_path: Path) -> 
 
 
 def test_sizes_grow_by_phase(faces: Path, tmp_path: Path) -> None:
-    text = (ROOT / "training/configs/tiny32.toml").read_text().replace("[[phases]]", "[[phases]]\nsize = 16\nimages = 24\nbatch = 8\n[[phases]]")
+    text = (
+        (ROOT / "training/configs/tiny32.toml")
+        .read_text()
+        .replace("[[phases]]", "[[phases]]\nsize = 16\nimages = 24\nbatch = 8\n[[phases]]")
+    )
     config = tmp_path / "growing.toml"
     config.write_text(text)
     out = tmp_path / "run"
@@ -143,7 +163,9 @@ def test_a_loss_that_is_not_finite_stops_with_the_facts(tiny: Path, faces: Path,
         (["--config", "none.toml"], "none.toml"),
     ],
 )
-def test_mistakes_get_one_clear_line_and_exit_code_2(tiny: Path, faces: Path, tmp_path: Path, more: list[str], says: str) -> None:
+def test_mistakes_get_one_clear_line_and_exit_code_2(
+    tiny: Path, faces: Path, tmp_path: Path, more: list[str], says: str
+) -> None:
     done = train(tiny, faces, tmp_path / "run", "--steps", "1", *more)
     assert done.returncode == 2
     assert says in done.stderr
