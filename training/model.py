@@ -123,11 +123,10 @@ class Pyramid(nn.Module):
 
     def __init__(self, channels: int, patch: int, size: int, widths: Sequence[int], blocks: Sequence[int]) -> None:
         super().__init__()
-        self.patch = patch
         self.grids = [size // patch >> i for i in range(len(widths))]
         self.stems, self.downs, self.stages = nn.ModuleDict(), nn.ModuleDict(), nn.ModuleDict()
         for i, (grid, width, count) in enumerate(zip(self.grids, widths, blocks, strict=True)):
-            self.stems[str(grid)] = nn.Conv2d(channels * patch * patch, width, 1)
+            self.stems[str(grid)] = nn.Conv2d(channels, width, patch, stride=patch)
             if i:
                 self.downs[str(grid)] = nn.Conv2d(widths[i - 1], width, 3, stride=2, padding=1)
             self.stages[str(grid)] = nn.Sequential(*(Block(width) for _ in range(count)))
@@ -135,7 +134,7 @@ class Pyramid(nn.Module):
     def forward(self, picture: Tensor) -> list[Tensor]:
         features: list[Tensor] = []
         for grid in map(str, self.grids):
-            x = self.stems[grid](F.pixel_unshuffle(picture, self.patch))
+            x = self.stems[grid](picture)
             if features:
                 x = x + self.downs[grid](features[-1])
             features.append(self.stages[grid](F.leaky_relu(x, SLOPE)))
@@ -202,15 +201,13 @@ class Decoder(nn.Module):
             self.heads[name] = nn.Conv2d(width, 3 * self.patch**2, 1)
 
     def _lift(self) -> nn.Conv2d:
-        """Coarse picture -> twice the size, as a 1x1 convolution between patches that starts as nearest-neighbour."""
+        """Coarse picture -> patches of one twice the size; starts as nearest-neighbour enlargement."""
         half = self.patch // 2
-        lift = nn.Conv2d(3 * half**2, 3 * self.patch**2, 1, bias=False)
-        coarse = torch.eye(3 * half**2).reshape(-1, 3, half, half)
+        lift = nn.Conv2d(3, 3 * self.patch**2, half, stride=half, bias=False)
+        one_pixel_each = torch.eye(3 * half**2).reshape(-1, 3, half, half)
         with torch.no_grad():
-            fine = F.pixel_unshuffle(
-                F.interpolate(F.pixel_shuffle(coarse.flatten(1)[..., None, None], half), scale_factor=2.0), self.patch
-            )
-            lift.weight.copy_(fine[..., 0, 0].T[..., None, None])
+            enlarged = F.interpolate(one_pixel_each, scale_factor=2.0)
+            lift.weight.copy_(F.pixel_unshuffle(enlarged, self.patch)[..., 0, 0].T.reshape(lift.weight.shape))
         return lift
 
     def forward(self, skips: Sequence[Tensor], z: Tensor) -> Tensor:
@@ -226,9 +223,8 @@ class Decoder(nn.Module):
                 x = x * (1 + scale) + shift
             x = self.stages[grid](F.leaky_relu(x, SLOPE))
             painted = self.heads[grid](x)
-            if patches is not None:  # the coarse picture, cut for this grid into patches of half the side
-                coarse = F.pixel_unshuffle(F.pixel_shuffle(patches, self.patch), self.patch // 2)
-                painted = painted + self.lifts[grid](coarse)
+            if patches is not None:
+                painted = painted + self.lifts[grid](F.pixel_shuffle(patches, self.patch))
             patches = painted
         return F.pixel_shuffle(patches, self.patch)
 
