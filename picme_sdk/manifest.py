@@ -128,9 +128,9 @@ class Manifest:
         return next(g for g in self.graphs if (g.graph, g.precision) == (name, precision))
 
     def precisions(self) -> tuple[str, ...]:
-        """Precisions in which all three graphs can be had; INT8 takes its mixture from float32."""
+        """Precisions of encoder and decoder; the mixture is always float32."""
         have = {(g.graph, g.precision) for g in self.graphs}
-        return tuple(p for p in PRECISIONS if all((g, p) in have or (p == "int8" and g == "mixture") for g in GRAPHS))
+        return tuple(p for p in PRECISIONS if ("encoder", p) in have and ("decoder", p) in have)
 
     def listed(self) -> tuple[GraphFile | EngineFile | File, ...]:
         return (*self.graphs, *self.engines, *self.files)

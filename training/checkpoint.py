@@ -12,6 +12,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+import pickle
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -86,16 +87,39 @@ def save_weights(
     temporary.replace(path.with_suffix(".json"))
 
 
+def _read_pt(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """A .pt file with {"config", "size", "weights"}. Only plain tensors are unpickled, whatever the file asks for."""
+    try:
+        table = torch.load(path, map_location="cpu", weights_only=True)
+    except (OSError, RuntimeError, EOFError, ValueError, KeyError, pickle.UnpicklingError) as error:
+        reason = str(error).strip().splitlines()[0][:120] if str(error).strip() else type(error).__name__
+        raise CheckpointError(f"{path}: {reason} | expected a file of tensors only | save as .safetensors") from error
+    known = (
+        isinstance(table, dict) and {"config", "size", "weights"} <= table.keys() and isinstance(table["weights"], dict)
+    )
+    if not known:
+        has = sorted(map(str, table))[:5] if isinstance(table, dict) else type(table).__name__
+        raise CheckpointError(
+            f'{path}: holds {has} | expected {{"config", "size", "weights"}} | export OUT/last.safetensors of a training run'
+        )
+    tensors = {str(name).removeprefix("module."): tensor for name, tensor in table["weights"].items()}
+    return tensors, {key: table[key] for key in ("config", "size")}
+
+
 def load_weights(path: Path) -> tuple[Picme, TrainConfig, dict[str, Any]]:
-    """A model in eval mode at the size it was trained at, its training configuration, and the rest of the metadata."""
-    tensors, note = _read(path)
+    """A model in eval mode at the size it was trained at, its training configuration, and the rest of the metadata.
+
+    Takes `.safetensors` of a training run, or a `.pt` with the same contents.
+    """
+    tensors, note = _read_pt(path) if path.suffix in (".pt", ".pth") else _read(path)
     try:
         config = from_dict(note["config"], str(path))
         model = Picme(config.model.at(note["size"]))
         model.load_state_dict(tensors)
-    except (KeyError, TypeError, ValueError, RuntimeError) as error:
+    except (KeyError, TypeError, ValueError, RuntimeError, AttributeError) as error:
+        reason = " ".join(str(error).split())[:200]
         raise CheckpointError(
-            f"{path}: {error} | expected weights that fit their configuration | train anew"
+            f"{path}: {reason} | expected weights that fit their configuration | train anew"
         ) from error
     bad = [name for name, tensor in tensors.items() if not torch.isfinite(tensor).all()]
     if bad:

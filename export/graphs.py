@@ -1,0 +1,101 @@
+"""The three graphs as thin modules: bytes at the borders, the network inside. Names and shapes here are the contract.
+
+    encoder   image    uint8    [1, s, s, 3]    RGB
+              mask     uint8    [1, s, s, 1]    128 or more = hole; what the image holds there is never looked at
+           -> context  float32  [1, c]          z_m
+              skip_i   float    [1, w, g, g]    already projected for the decoder; i = 0 is the coarsest grid
+    mixture   context  float32  [1, c]
+           -> log_weights [1, k], means [1, k, d], log_scales [1, k, d], all float32
+    decoder   z        float32  [n, d]          n = 1 .. max_batch latents against one photo
+              skip_i   float    [1, w, g, g]
+           -> image    uint8    [n, s, s, 3]    RGB, to be composited inside the hole
+
+`float` is float32, or float16 in the FP16 twins of encoder and decoder: only the skips change their type, so a host treats all
+precisions alike. The mixture is so small that it stays in float32. TensorRT takes uint8 only right at the border, so Cast is the first
+node after an input and the last before an output. There is no random operator in any graph.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from picme_sdk import manifest
+from training.model import Picme
+
+
+class EncoderGraph(nn.Module):
+    def __init__(self, model: Picme) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, image: Tensor, mask: Tensor) -> tuple[Tensor, ...]:
+        # Clamping makes 0..127 exactly 0 and 128..255 exactly 1 without a comparison.
+        dtype = next(self.model.parameters()).dtype
+        hole = (mask.to(dtype).permute(0, 3, 1, 2) - 127).clamp(0, 1)
+        picture = (image.to(dtype).permute(0, 3, 1, 2) / 127.5 - 1) * (1 - hole)
+        context, skips = self.model.encode(picture, hole)
+        return context.float(), *skips
+
+
+class MixtureGraph(nn.Module):
+    def __init__(self, model: Picme) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, context: Tensor) -> tuple[Tensor, ...]:
+        return tuple(self.model.mixture(context))
+
+
+class DecoderGraph(nn.Module):
+    def __init__(self, model: Picme) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, z: Tensor, skips: list[Tensor]) -> Tensor:
+        dtype = next(self.model.parameters()).dtype
+        pixels = (self.model.decode(skips, z.to(dtype)) * 127.5 + 127.5).round().clamp(0, 255)
+        return pixels.permute(0, 2, 3, 1).to(torch.uint8)
+
+
+@dataclass(frozen=True)
+class GraphSpec:
+    """A module to export, an example input for it, and the names and shapes of its tensors."""
+
+    name: str
+    module: nn.Module
+    inputs: tuple[manifest.Tensor, ...]
+    outputs: tuple[manifest.Tensor, ...]
+
+    def example(self, batch: int = 2) -> tuple[Tensor, ...]:
+        def make(spec: manifest.Tensor) -> Tensor:
+            shape = [batch if size == "n" else int(size) for size in spec.shape]
+            return torch.zeros(shape, dtype=getattr(torch, spec.dtype))
+
+        return tuple(make(spec) for spec in self.inputs)
+
+
+def graph_specs(model: Picme) -> tuple[GraphSpec, ...]:
+    """Encoder, mixture and decoder of a model (float32 or half), in the order in which they run."""
+    config = model.config
+    precise = "float16" if next(model.parameters()).dtype == torch.float16 else "float32"
+    size, k, d = config.image_size, config.primitives, config.latent
+    image = manifest.Tensor("image", "uint8", (1, size, size, 3))
+    mask = manifest.Tensor("mask", "uint8", (1, size, size, 1))
+    context = manifest.Tensor("context", "float32", (1, config.context))
+    grids = zip(config.grids[::-1], config.widths[::-1], strict=True)
+    skips = tuple(manifest.Tensor(f"skip_{i}", precise, (1, w, g, g)) for i, (g, w) in enumerate(grids))
+    z = manifest.Tensor("z", "float32", ("n", d))
+    mixture = (
+        manifest.Tensor("log_weights", "float32", (1, k)),
+        manifest.Tensor("means", "float32", (1, k, d)),
+        manifest.Tensor("log_scales", "float32", (1, k, d)),
+    )
+    completed = manifest.Tensor("image", "uint8", ("n", size, size, 3))
+    return (
+        GraphSpec("encoder", EncoderGraph(model).eval(), (image, mask), (context, *skips)),
+        GraphSpec("mixture", MixtureGraph(model).eval(), (context,), mixture),
+        GraphSpec("decoder", DecoderGraph(model).eval(), (z, *skips), (completed,)),
+    )
