@@ -6,7 +6,6 @@ they are is in the manifest.
 
 from __future__ import annotations
 
-import ctypes
 import importlib
 import importlib.util
 from collections.abc import Callable
@@ -15,6 +14,7 @@ from types import ModuleType
 from typing import Any
 
 from export.onnx_files import ExportError
+from picme_sdk.backends import nvidia_capability
 
 INSTALL = {"tensorrt": "pip install 'picme-sdk[tensorrt]'", "rtx": "pip install tensorrt-rtx"}
 MODULES = {"tensorrt": "tensorrt", "rtx": "tensorrt_rtx"}
@@ -34,16 +34,8 @@ class Engine:
 
 def gpu_target() -> str | None:
     """sm_NN of the first GPU, or None where there is no driver or card."""
-    try:
-        driver = ctypes.CDLL("libcuda.so.1")
-    except OSError:
-        return None
-    device, major, minor = ctypes.c_int(), ctypes.c_int(), ctypes.c_int()
-    if driver.cuInit(0) or driver.cuDeviceGet(ctypes.byref(device), 0):
-        return None
-    driver.cuDeviceGetAttribute(ctypes.byref(major), 75, device)  # compute capability, major and minor
-    driver.cuDeviceGetAttribute(ctypes.byref(minor), 76, device)
-    return f"sm_{major.value}{minor.value}"
+    capability = nvidia_capability()
+    return None if capability is None else f"sm_{capability}"
 
 
 def choose(wanted: str) -> str | None:

@@ -1,0 +1,112 @@
+"""ONNX Runtime: CPU, CUDA, TensorRT and the TensorRT-RTX plug-in."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from picme_sdk.backends import Arrays
+from picme_sdk.bundle import Bundle
+from picme_sdk.errors import BackendUnavailable, BadBundle, Closed
+from picme_sdk.manifest import GRAPHS, GraphFile, Tensor
+
+PROVIDERS = {
+    "cpu": "CPUExecutionProvider",
+    "cuda": "CUDAExecutionProvider",
+    "tensorrt": "TensorrtExecutionProvider",
+    "rtx": "NvTensorRTRTXExecutionProvider",
+}
+INSTALL = {
+    "cpu": "pip install 'picme-sdk[cpu]'",
+    "cuda": "pip uninstall onnxruntime; pip install 'picme-sdk[cuda]'",
+    "tensorrt": "pip uninstall onnxruntime; pip install 'picme-sdk[cuda,tensorrt]'",
+    "rtx": "pip install 'picme-sdk[cpu]' onnxruntime-ep-nv-tensorrt-rtx-cu13",
+}
+TYPES = {"tensor(uint8)": "uint8", "tensor(float)": "float32", "tensor(float16)": "float16"}
+
+
+class OnnxRuntime:
+    """One session per graph. Sessions may be run from several threads at once."""
+
+    def __init__(self, bundle: Bundle, device: str, threads: int | None) -> None:
+        try:
+            import onnxruntime
+        except ImportError as error:
+            raise BackendUnavailable("onnxruntime is not installed", "onnxruntime", INSTALL[device]) from error
+        self.name = f"onnxruntime {onnxruntime.__version__}"
+        self.device = device
+        # A CPU gains little from larger batches, which cost memory.
+        self.batch = min(8 if device == "cpu" else 64, bundle.manifest.max_batch)
+        self._sessions: dict[str, tuple[Any, list[str]]] = {}
+        for graph in GRAPHS:
+            entry = bundle.manifest.graph(graph)
+            own = 1 if graph == "mixture" else threads  # too small to share
+            session = _session(onnxruntime, bundle.read(entry), entry, device, own)
+            self._sessions[graph] = session, [tensor.name for tensor in entry.outputs]
+
+    def run(self, graph: str, inputs: Arrays) -> Arrays:
+        session, names = self._sessions.get(graph, (None, []))
+        if session is None:
+            raise Closed("the completer was closed", "an open one", "make a new Completer")
+        return dict(zip(names, session.run(names, inputs), strict=True))
+
+    def close(self) -> None:
+        self._sessions = {}
+
+
+def _session(onnxruntime: Any, model: bytes, entry: GraphFile, device: str, threads: int | None) -> Any:
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4  # errors come as exceptions
+    options.intra_op_num_threads = threads or 0
+    # Each session has its own threads. Without this they go on spinning after a run and take the cores from the next graph: measured,
+    # one photo to six results took 96 ms instead of 38 on two cores.
+    options.add_session_config_entry("session.force_spinning_stop", "1")
+    provider = PROVIDERS[device]
+    try:
+        if device == "rtx":
+            _add_rtx(onnxruntime, options)
+            session = onnxruntime.InferenceSession(model, options)
+        else:
+            session = onnxruntime.InferenceSession(model, options, providers=[provider])
+    except BackendUnavailable:
+        raise
+    except Exception as error:  # onnxruntime has no common base of its exceptions
+        reason = " ".join(str(error).split())[:160]
+        if device == "cpu":
+            raise BadBundle(
+                f"{entry.file}: {reason}", "a graph that onnxruntime loads", "update onnxruntime, or export again"
+            ) from error
+        raise BackendUnavailable(f"onnxruntime with {provider}: {reason}", provider, INSTALL[device]) from error
+    # A provider that can't be loaded is left out silently: never believe the request, look at the session.
+    if session.get_providers()[0] != provider:
+        raise BackendUnavailable(f"onnxruntime without {provider}", provider, INSTALL[device])
+    _check(session.get_inputs(), entry.inputs, entry.file)
+    _check(session.get_outputs(), entry.outputs, entry.file)
+    return session
+
+
+def _add_rtx(onnxruntime: Any, options: Any) -> None:
+    """The RTX provider is a plug-in for the plain package."""
+    provider = PROVIDERS["rtx"]
+    try:
+        import onnxruntime_ep_nv_tensorrt_rtx as plugin  # type: ignore[import-not-found, unused-ignore]
+    except ImportError as error:
+        raise BackendUnavailable("the RTX plug-in of onnxruntime is not installed", provider, INSTALL["rtx"]) from error
+    registered = {device.ep_name for device in onnxruntime.get_ep_devices()}
+    if provider not in registered:
+        onnxruntime.register_execution_provider_library(provider, plugin.get_library_path())
+    devices = [device for device in onnxruntime.get_ep_devices() if device.ep_name == provider]
+    if not devices:
+        raise BackendUnavailable(
+            "the RTX plug-in of onnxruntime finds no card", "a GPU with a driver", "check nvidia-smi"
+        )
+    options.add_provider_for_devices(devices, {})
+
+
+def _check(found: list[Any], expected: tuple[Tensor, ...], file: str) -> None:
+    """The session's tensors must be those of the manifest."""
+    shown = [
+        (t.name, TYPES.get(t.type, t.type), tuple("n" if isinstance(s, str) else s for s in t.shape)) for t in found
+    ]
+    wanted = [(t.name, t.dtype, t.shape) for t in expected]
+    if sorted(shown) != sorted(wanted):
+        raise BadBundle(f"{file} has the tensors {shown}"[:300], f"{wanted}"[:300], "export the bundle again")

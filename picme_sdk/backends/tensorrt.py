@@ -1,0 +1,172 @@
+"""Engines of the bundle in `tensorrt` 10 and 11, or in `tensorrt_rtx`. Not run yet by us: no GPU at hand; tests/gpu is for who has one.
+
+The engine is shared; each thread has its own execution contexts, stream and buffers, as TensorRT demands. Skips stay on the device between the
+graphs: a scene holds `DeviceArray`s. The decoder works on fixed buffers, so its launch is recorded once per batch size as a CUDA graph.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from picme_sdk.backends import Arrays, nvidia_capability
+from picme_sdk.backends.cuda import Cuda, DeviceArray, open_cuda
+from picme_sdk.bundle import Bundle
+from picme_sdk.errors import BackendUnavailable, Closed
+from picme_sdk.manifest import GRAPHS, EngineFile, Manifest
+
+INSTALL = {"tensorrt": "pip install 'picme-sdk[tensorrt]'", "tensorrt_rtx": "pip install 'picme-sdk[rtx]'"}
+DEVICES = {"tensorrt": "tensorrt", "tensorrt_rtx": "rtx"}
+FIRST_AMPERE = 80
+
+
+def rebuild(bundle: Bundle, module: str) -> str:
+    """The command that makes engines for here."""
+    builder = "tensorrt" if module == "tensorrt" else "rtx"
+    return f"python export/to_trt.py --from-bundle {bundle.path} --builder {builder} --out {bundle.path.stem}-here"
+
+
+def fits(target: str, capability: int | None) -> bool:
+    """Does an engine for `target` run on a card of this compute capability (89 for sm_89)? None = unknown, let TensorRT decide."""
+    if capability is None:
+        return True
+    if target == "ampere+":
+        return capability >= FIRST_AMPERE
+    return f"sm_{capability}" in target.split("+")
+
+
+def choose_engines(manifest: Manifest, module: str, version: str, capability: int | None) -> dict[str, EngineFile]:
+    """One engine a graph for this module, version and card; FP16 before float32. `BackendUnavailable` names what is there instead."""
+    mine = [e for e in manifest.engines if e.builder == module]
+    right = [e for e in mine if e.version == version and fits(e.target, capability)]
+    chosen = {}
+    for engine in sorted(right, key=lambda e: e.precision == "float16"):
+        chosen[engine.graph] = engine
+    if set(chosen) != set(GRAPHS):
+        have = sorted({f"{e.version} for {e.target}" for e in mine}) or ["none"]
+        card = "" if capability is None else f" on sm_{capability}"
+        raise BackendUnavailable(
+            f"engines of {module} in the bundle: {', '.join(have)}", f"{version}{card}", "build engines for here"
+        )
+    return chosen
+
+
+class _Thread:
+    """What one thread needs: contexts, a stream, the decoder's fixed inputs, and its recorded launches."""
+
+    def __init__(self, cuda: Cuda, engines: dict[str, Any]) -> None:
+        self.stream = cuda.stream()
+        self.contexts = {graph: engine.create_execution_context() for graph, engine in engines.items()}
+        self.fixed: dict[str, DeviceArray] = {}
+        self.launches: dict[int, Callable[[], None]] = {}
+
+
+class TensorRt:
+    """Runs the bundle's engines on the first GPU."""
+
+    def __init__(self, bundle: Bundle, module: str) -> None:
+        if importlib.util.find_spec(module) is None:
+            raise BackendUnavailable(f"{module} is not installed", module, INSTALL[module])
+        trt: Any = importlib.import_module(module)
+        self.cuda = open_cuda()
+        self.name, self.device = f"{module} {trt.__version__}", DEVICES[module]
+        try:
+            chosen = choose_engines(bundle.manifest, module, str(trt.__version__), nvidia_capability())
+        except BackendUnavailable as error:
+            raise BackendUnavailable(error.given, error.expected, rebuild(bundle, module)) from error
+        self.batch = bundle.manifest.max_batch
+        self._entries = chosen
+        runtime = trt.Runtime(trt.Logger(trt.Logger.ERROR))
+        self._runtime = runtime  # engines must not outlive it
+        self._engines: dict[str, Any] = {}
+        for graph, entry in chosen.items():
+            engine = runtime.deserialize_cuda_engine(bundle.read(entry))  # bytes whose hash was compared
+            if engine is None:
+                raise BackendUnavailable(
+                    f"{self.name} refuses {entry.file}", "an engine for this card", rebuild(bundle, module)
+                )
+            self._engines[graph] = engine
+        self._local = threading.local()
+
+    def run(self, graph: str, inputs: Arrays) -> Arrays:
+        if not self._engines:
+            raise Closed("the completer was closed", "an open one", "make a new Completer")
+        if not hasattr(self._local, "own"):
+            self._local.own = _Thread(self.cuda, self._engines)
+        own: _Thread = self._local.own
+        return self._decode(own, inputs) if graph == "decoder" else self._plain(own, graph, inputs)
+
+    def close(self) -> None:
+        self._engines = {}
+
+    def _plain(self, own: _Thread, graph: str, inputs: Arrays) -> Arrays:
+        """Encoder and mixture: fresh outputs; skips stay on the device."""
+        entry, context = self._entries[graph], own.contexts[graph]
+        kept = [self._upload(own, context, name, array) for name, array in inputs.items()]
+        outputs = {t.name: self._allocate(t.dtype, tuple(int(s) for s in t.shape)) for t in entry.outputs}
+        for name, array in outputs.items():
+            context.set_tensor_address(name, array.pointer)
+        _succeed(context.execute_async_v3(own.stream), graph)
+        results: dict[str, Any] = {}
+        for tensor in entry.outputs:
+            array = outputs[tensor.name]
+            if tensor.name.startswith("skip_"):
+                results[tensor.name] = array
+            else:
+                results[tensor.name] = np.empty(array.shape, tensor.dtype)
+                self.cuda.download(results[tensor.name], array.pointer, own.stream)
+        self.cuda.wait(own.stream)
+        del kept  # inputs live until the stream has passed them
+        return results
+
+    def _decode(self, own: _Thread, inputs: Arrays) -> Arrays:
+        entry, context = self._entries["decoder"], own.contexts["decoder"]
+        count = len(inputs["z"])
+        if not own.fixed:
+            for tensor in (*entry.inputs, *entry.outputs):
+                shape = tuple(self.batch if s == "n" else int(s) for s in tensor.shape)
+                own.fixed[tensor.name] = self._allocate(tensor.dtype, shape)
+                context.set_tensor_address(tensor.name, own.fixed[tensor.name].pointer)
+        self.cuda.upload(own.fixed["z"].pointer, np.ascontiguousarray(inputs["z"], np.float32), own.stream)
+        for name, skip in inputs.items():
+            if isinstance(skip, DeviceArray):
+                self.cuda.copy(own.fixed[name].pointer, skip.pointer, skip.nbytes, own.stream)
+        if count in own.launches:
+            own.launches[count]()
+        else:
+            context.set_input_shape("z", inputs["z"].shape)
+
+            def work() -> None:
+                _succeed(context.execute_async_v3(own.stream), "decoder")
+
+            work()  # the first call may allocate, which a recording must not
+            self.cuda.wait(own.stream)
+            own.launches[count] = self.cuda.record(own.stream, work)
+            own.launches[count]()
+        size = int(entry.outputs[0].shape[1])
+        image = np.empty((count, size, size, 3), np.uint8)
+        self.cuda.download(image, own.fixed["image"].pointer, own.stream)
+        self.cuda.wait(own.stream)
+        return {"image": image}
+
+    def _allocate(self, dtype: str, shape: tuple[int, ...]) -> DeviceArray:
+        return DeviceArray(self.cuda, shape, int(np.prod(shape)) * np.dtype(dtype).itemsize)
+
+    def _upload(self, own: _Thread, context: Any, name: str, array: Any) -> tuple[Any, DeviceArray]:
+        array = np.ascontiguousarray(array)
+        device = DeviceArray(self.cuda, array.shape, array.nbytes)
+        self.cuda.upload(device.pointer, array, own.stream)
+        context.set_tensor_address(name, device.pointer)
+        return array, device
+
+
+def _succeed(launched: bool, graph: str) -> None:
+    if not launched:
+        raise BackendUnavailable(
+            f"TensorRT could not run the {graph}", "a working GPU", "check nvidia-smi, or use device='cpu'"
+        )

@@ -1,0 +1,129 @@
+"""The completer: a loaded model. Encodes photos into scenes."""
+
+from __future__ import annotations
+
+import os
+import time
+from dataclasses import replace
+from importlib.resources import files
+from pathlib import Path
+from types import TracebackType
+
+import numpy as np
+
+from picme_sdk.backends import open_backend
+from picme_sdk.bundle import Bundle
+from picme_sdk.errors import BadArgument, BadBundle, Closed, NumericalError
+from picme_sdk.holes import Hole, MaskLike, find_holes, load_mask
+from picme_sdk.imaging import ImageLike, load
+from picme_sdk.manifest import Manifest
+from picme_sdk.sampling import Mixture
+from picme_sdk.scene import Completion, Region, Scene
+
+SHIPPED = "pets256"
+
+
+class Completer:
+    """A model, ready to fill holes. Thread-safe; a context manager.
+
+        with Completer() as completer:
+            results = completer.complete("photo.jpg", "mask.png", n=6, seed=7)
+
+    bundle   folder or .picme file; None is the model that ships with the package
+    device   "auto" takes the best that works here; "cpu", "cuda", "tensorrt" or "rtx" is had or raises `BackendUnavailable`
+    threads  of the CPU back end; None leaves it to ONNX Runtime (one a physical core)
+    """
+
+    def __init__(
+        self, bundle: str | os.PathLike[str] | None = None, device: str = "auto", threads: int | None = None
+    ) -> None:
+        opened = Bundle(shipped_bundle() if bundle is None else bundle)
+        self._backend = open_backend(opened, device, threads)
+        self._manifest = opened.manifest
+        self._closed = False
+
+    @property
+    def backend(self) -> str:
+        """What runs the graphs, such as "onnxruntime 1.31.1"."""
+        return self._backend.name
+
+    @property
+    def device(self) -> str:
+        """Where they run: "cpu", "cuda", "tensorrt" or "rtx". Never "auto"."""
+        return self._backend.device
+
+    @property
+    def manifest(self) -> Manifest:
+        """What the bundle says of itself."""
+        return self._manifest
+
+    def encode(self, image: ImageLike, mask: MaskLike = None, *, context: int | None = None) -> Scene:
+        """The expensive half, once a photo.
+
+        image    path, bytes (an encoded picture), PIL image or array [h, w] or [h, w, 1 to 4]: uint8, uint16 or float in 0..1, RGB
+                 order. Shown upright: EXIF orientation is applied. It is not copied; do not change it while the scene is in use.
+        mask     the same kinds, of the photo's (upright) size: 255, True or 1.0 = hole, 0 = keep, between = soft edge.
+                 None takes the photo's transparent pixels as the hole; the results are opaque there.
+        context  smallest side, in photo pixels, of the square that the model sees around a hole; None = the model's own resolution.
+                 The square is always at least twice the hole where the photo allows it.
+        """
+        if self._closed:
+            raise Closed("the completer was closed", "an open one", "make a new Completer")
+        if context is not None and (
+            isinstance(context, bool) or not isinstance(context, int) or not 1 <= context <= 1 << 20
+        ):
+            raise BadArgument(f"context={context!r}", "None or a positive number of pixels", "choose another")
+        start = time.perf_counter()
+        photo = load(image)
+        holes = find_holes(photo, load_mask(mask, photo), self._manifest.image_size, context)
+        if mask is None:
+            photo = replace(photo, opaque=True)
+        regions = tuple(self._region(hole) for hole in holes)
+        elapsed = (time.perf_counter() - start) * 1000
+        return Scene(photo.size, elapsed, photo, regions, self._backend, self._manifest.model_id)
+
+    def _region(self, hole: Hole) -> Region:
+        encoded = self._backend.run("encoder", {"image": hole.image[None], "mask": hole.mask[None, ..., None]})
+        context = encoded.pop("context")
+        if not np.isfinite(context).all():
+            raise NumericalError(
+                "encoder output that is not finite", "finite numbers", "use device='cpu', or another bundle"
+            )
+        mixture = self._backend.run("mixture", {"context": context})
+        return Region(hole, encoded, Mixture.of(mixture["log_weights"], mixture["means"], mixture["log_scales"]))
+
+    def complete(
+        self,
+        image: ImageLike,
+        mask: MaskLike = None,
+        n: int = 6,
+        seed: int | None = None,
+        strategy: str = "categorical",
+        primitive: int | None = None,
+        temperature: float = 1.0,
+    ) -> list[Completion]:
+        """`encode`, then `Scene.sample` with the same arguments."""
+        return self.encode(image, mask).sample(n, seed, strategy, primitive, temperature)
+
+    def close(self) -> None:
+        """Free the model. Calls under way finish; later ones raise `Closed`. Closing twice is allowed."""
+        self._closed = True
+        self._backend.close()
+
+    def __enter__(self) -> Completer:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def shipped_bundle() -> Path:
+    """Where the model that ships with the package is."""
+    path = Path(str(files("picme_sdk") / "models" / SHIPPED))
+    if not path.is_dir():
+        raise BadBundle(
+            "no bundle given, and none ships with this installation", "a bundle", "pass its path: Completer('BUNDLE')"
+        )
+    return path

@@ -1,0 +1,315 @@
+"""Masks and what follows from them: where the holes are, which square around each the model sees, and how a fill is put back.
+
+A mask has the photo's size; 255 (or True, or 1.0) is hole, 0 is kept. Values between are a soft edge: the fill is blended in by that share.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import Any, Union
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+
+from picme_sdk.errors import BadMask, PicmeError
+from picme_sdk.imaging import U8, Box, Patch, Photo, open_image
+
+MaskLike = Union[str, "os.PathLike[str]", bytes, bytearray, memoryview, Image.Image, NDArray[Any], None]
+
+FAINT = 8  # compressed masks are a little noisy: up to this is kept, from 255 - this on is hole
+FULLEST = 0.95  # a hole larger than this share of the photo is an inverted mask
+MOST_HOLES = 8  # holes are grouped until there are no more than this many squares
+CELLS = 16  # holes are told apart on a grid of at most this many cells a side
+SEAM = 6  # pixels of the model's square over which a fill is led to its neighbours outside
+
+
+@dataclass(frozen=True)
+class Mask:
+    """A mask without its empty margins: only what lies in `box` was looked at twice, however large the photo."""
+
+    box: Box
+    values: U8  # of the box, 0 = kept, 255 = hole
+
+    def window(self, region: Box) -> U8:
+        """The mask's values in a region of the photo."""
+        left, top, right, bottom = region
+        found = np.zeros((bottom - top, right - left), np.uint8)
+        x0, y0, x1, y1 = (
+            max(left, self.box[0]),
+            max(top, self.box[1]),
+            min(right, self.box[2]),
+            min(bottom, self.box[3]),
+        )
+        if x0 < x1 and y0 < y1:
+            own = self.values[y0 - self.box[1] : y1 - self.box[1], x0 - self.box[0] : x1 - self.box[0]]
+            found[y0 - top : y1 - top, x0 - left : x1 - left] = own
+        return found
+
+
+def load_mask(mask: MaskLike, photo: Photo) -> Mask:
+    """Take a mask of any supported kind. None takes the photo's transparent pixels as the hole."""
+    width, height = photo.size
+    values = _values(mask, photo)
+    if values.shape != (height, width):
+        raise BadMask(
+            f"a mask of {values.shape[1]}x{values.shape[0]} for a photo of {width}x{height}",
+            "equal sizes",
+            "resize the mask",
+        )
+    box = _bounds(values > FAINT)
+    if not box[2]:
+        raise BadMask(
+            "an empty mask", "some pixels of 255 (or True): they are the hole", "draw the hole, or invert the mask"
+        )
+    part = values[box[1] : box[3], box[0] : box[2]]
+    part = np.where(part <= FAINT, 0, np.where(part >= 255 - FAINT, 255, part)).astype(np.uint8)
+    share = np.count_nonzero(part) / values.size
+    if share > FULLEST:
+        raise BadMask(
+            f"a mask that is hole on {share:.0%} of the photo", "255 = hole, 0 = keep", "invert the mask: 255 - mask"
+        )
+    return Mask(box, part)
+
+
+def _values(mask: MaskLike, photo: Photo) -> U8:
+    if mask is None:
+        alpha = photo.alpha()
+        if alpha is None:
+            raise BadMask(
+                "no mask, and a photo without alpha", "a mask, or transparent pixels as the hole", "pass a mask"
+            )
+        return (255 - alpha).astype(np.uint8)
+    if isinstance(mask, np.ndarray):
+        return _from_array(mask)
+    try:
+        if isinstance(mask, (bytes, bytearray, memoryview)):
+            image = open_image(bytes(mask), "mask")
+        elif isinstance(mask, (str, os.PathLike)):
+            image = open_image(mask, "mask")
+        elif isinstance(mask, Image.Image):
+            image = mask
+        else:
+            raise BadMask(
+                f"a mask of type {type(mask).__name__}", "a path, bytes, PIL image, array or None", "convert it first"
+            )
+    except BadMask:
+        raise
+    except PicmeError as error:
+        raise BadMask(error.given, error.expected, error.cure) from error
+    if image.mode in ("1", "I;16"):
+        return _from_array(np.asarray(image))
+    # A painted mask on a transparent layer: what is not transparent is the hole, if transparency says anything.
+    if image.mode in ("RGBA", "LA", "PA") or "transparency" in image.info:
+        alpha = np.asarray(image.convert("RGBA").getchannel("A"))
+        if alpha.min() < 255:
+            return _from_array(alpha)
+    return _from_array(np.asarray(image.convert("L")))
+
+
+def _from_array(mask: NDArray[Any]) -> U8:
+    if mask.ndim == 3 and mask.shape[2] == 4 and mask.dtype == np.uint8 and mask[..., 3].min(initial=255) < 255:
+        mask = mask[..., 3]
+    elif mask.ndim == 3 and mask.shape[2] in (1, 3, 4):
+        if mask.shape[2] > 1 and not (
+            np.array_equal(mask[..., 0], mask[..., 1]) and np.array_equal(mask[..., 0], mask[..., 2])
+        ):
+            raise BadMask("a coloured mask", "grey: 255 = hole, 0 = keep", "convert it to one channel")
+        mask = mask[..., 0]
+    if mask.ndim != 2:
+        raise BadMask(f"a mask of shape {mask.shape}", "[h, w] or [h, w, 1]", "pass one channel")
+    if mask.dtype == np.bool_:
+        return np.where(mask, np.uint8(255), np.uint8(0))
+    if mask.dtype.kind == "f":
+        if not np.isfinite(mask).all() or (mask.size and (mask.min() < 0 or mask.max() > 1)):
+            raise BadMask("a float mask outside 0..1 or not finite", "0 = keep, 1 = hole", "scale it")
+        scaled: U8 = np.rint(mask * 255).astype(np.uint8)
+        return scaled
+    if mask.dtype.kind not in "ui" or (mask.size and (mask.min() < 0 or mask.max() > 65535)):
+        raise BadMask(f"a mask of {mask.dtype}", "bool, 0/1, 0..255, 16 bit, or float in 0..1", "convert it")
+    top = int(mask.max(initial=0))
+    if top <= 1:
+        return mask.astype(np.uint8) * np.uint8(255)
+    return (mask >> 8 if top > 255 else mask).astype(np.uint8)
+
+
+@dataclass(frozen=True)
+class Hole:
+    """One square that the model fills: where it is, what the encoder sees, and how to put a fill back."""
+
+    square: Box  # of the photo, maybe reaching beyond it
+    box: Box  # of the photo: the pixels that may change
+    image: U8  # [s, s, 3]
+    mask: U8  # [s, s], 255 = hole or outside the photo
+    alpha: U8  # of `box`, 0 = keep
+    ring: NDArray[np.intp]  # flat indices into the square: pixels just inside the hole ...
+    anchor: NDArray[np.intp]  # ... the visible pixel nearest to each ...
+    share: NDArray[np.float32]  # ... and how much of that pixel's error they take over
+
+    def patch(self, square: U8) -> Patch:
+        """A decoded square [s, s, 3] -> pixels for the photo. The square is changed.
+
+        The decoder also paints what is visible around the hole. Where that differs from the photo, the fill would show a seam: pixels
+        near the edge take over their neighbour's difference, fading out inwards. Nothing outside the hole is touched.
+        """
+        flat, truth = square.reshape(-1, 3), self.image.reshape(-1, 3)
+        error = truth[self.anchor].astype(np.float32) - flat[self.anchor]
+        flat[self.ring] = np.rint(np.clip(flat[self.ring] + self.share[:, None] * error, 0, 255)).astype(np.uint8)
+        left, top, right, bottom = self.box
+        size, side = len(square), self.square[2] - self.square[0]
+        if size == side:
+            x, y = left - self.square[0], top - self.square[1]
+            return Patch(self.box, square[y : y + bottom - top, x : x + right - left], self.alpha)
+        scale = size / side
+        x, y = self.square[:2]
+        part = (left - x) * scale, (top - y) * scale, (right - x) * scale, (bottom - y) * scale
+        resized = Image.fromarray(square).resize((right - left, bottom - top), Image.Resampling.BICUBIC, box=part)
+        return Patch(self.box, np.asarray(resized), self.alpha)
+
+
+def find_holes(photo: Photo, mask: Mask, size: int, context: int | None) -> tuple[Hole, ...]:
+    """Holes of a photo, largest first, each with its square scaled to the model's `size`."""
+    boxes = [
+        _square_box(box, photo.size, size, context)
+        for box in _group(_components(mask, photo.size), photo.size, size, context)
+    ]
+    holes = [_hole(photo, mask, box, square, size) for box, square in boxes]
+    return tuple(sorted(holes, key=lambda hole: -int(np.count_nonzero(hole.alpha))))
+
+
+def _bounds(used: NDArray[np.bool_]) -> Box:
+    """The smallest box around what is used; all zeros where nothing is."""
+    ys, xs = np.flatnonzero(used.any(1)), np.flatnonzero(used.any(0))
+    return (int(xs[0]), int(ys[0]), int(xs[-1]) + 1, int(ys[-1]) + 1) if len(xs) else (0, 0, 0, 0)
+
+
+def _components(mask: Mask, photo: tuple[int, int]) -> list[Box]:
+    """Boxes of the separate holes. They are told apart on a coarse grid, so thousands of islands cost no more than a few."""
+    step = max(1, -(-max(photo) // CELLS))
+    used = mask.values > 0
+    left, top = mask.box[:2]
+    rows, columns = (np.arange(0, length, step) for length in used.shape)
+    cells = np.logical_or.reduceat(np.logical_or.reduceat(used, rows, axis=0), columns, axis=1)
+    if cells.all():
+        return [mask.box]
+    found = []
+    todo = {(int(y), int(x)) for y, x in np.argwhere(cells)}
+    while todo:
+        group, edge = set(), [todo.pop()]
+        while edge:
+            y, x = edge.pop()
+            group.add((y, x))
+            near = {(y + dy, x + dx) for dy in (-1, 0, 1) for dx in (-1, 0, 1)} & todo
+            todo -= near
+            edge.extend(near)
+        y0, x0 = min(y for y, _ in group) * step, min(x for _, x in group) * step
+        y1, x1 = (max(y for y, _ in group) + 1) * step, (max(x for _, x in group) + 1) * step
+        inner = _bounds(used[y0:y1, x0:x1])
+        found.append((left + x0 + inner[0], top + y0 + inner[1], left + x0 + inner[2], top + y0 + inner[3]))
+    return found
+
+
+def _union(a: Box, b: Box) -> Box:
+    return min(a[0], b[0]), min(a[1], b[1]), max(a[2], b[2]), max(a[3], b[3])
+
+
+def _group(boxes: list[Box], photo: tuple[int, int], size: int, context: int | None) -> list[Box]:
+    """Join holes that one square sees as well as two would, and the nearest ones while there are too many."""
+
+    def side(box: Box) -> int:
+        square = _square_box(box, photo, size, context)[1]
+        return square[2] - square[0]
+
+    boxes = sorted(boxes)
+    while len(boxes) > 1:
+        pairs = (
+            (side(_union(a, b)) / max(side(a), side(b)), i, j)
+            for i, a in enumerate(boxes)
+            for j, b in enumerate(boxes[:i])
+        )
+        growth, i, j = min(pairs)
+        if growth > 1.25 and len(boxes) <= MOST_HOLES:
+            break
+        joined = _union(boxes[i], boxes[j])
+        boxes = sorted([box for n, box in enumerate(boxes) if n not in (i, j)] + [joined])
+    return boxes
+
+
+def _square_box(box: Box, photo: tuple[int, int], size: int, context: int | None) -> tuple[Box, Box]:
+    """The square that the model sees around a box: twice the hole, at least its own resolution, inside the photo if it fits."""
+    longest = max(box[2] - box[0], box[3] - box[1])
+    side = max(2 * longest, size if context is None else context)
+    fits = min(photo)
+    if side > fits:  # a smaller square beats one that reaches beyond the photo
+        side = max(fits, min(side, longest + longest // 2))
+    left, top = ((low + high - side) // 2 for low, high in ((box[0], box[2]), (box[1], box[3])))
+    left, top = (
+        min(max(start, 0), length - side) if side <= length else (length - side) // 2
+        for start, length in ((left, photo[0]), (top, photo[1]))
+    )
+    return box, (left, top, left + side, top + side)
+
+
+def _hole(photo: Photo, mask: Mask, box: Box, square: Box, size: int) -> Hole:
+    width, height = photo.size
+    inside = max(square[0], 0), max(square[1], 0), min(square[2], width), min(square[3], height)
+    image, seen = photo.crop(inside), mask.window(inside)
+    side = square[2] - square[0]
+    if inside != square:  # what lies beyond the photo is unknown too
+        at = slice(inside[1] - square[1], inside[3] - square[1]), slice(inside[0] - square[0], inside[2] - square[0])
+        whole, covered = np.zeros((side, side, 3), np.uint8), np.full((side, side), 255, np.uint8)
+        whole[at], covered[at] = image, seen
+        image, seen = whole, covered
+    if side != size:
+        # The same filter for both: a pixel of the model's square is hole if any pixel that it was made from is.
+        image = np.asarray(Image.fromarray(image).resize((size, size), Image.Resampling.BILINEAR))
+        touched = Image.fromarray(np.where(seen > 0, np.float32(1), np.float32(0)))
+        unknown = np.asarray(touched.resize((size, size), Image.Resampling.BILINEAR)) > 1e-6
+    else:
+        unknown = seen > 0
+    ring, anchor, share = _seam(unknown)
+    return Hole(
+        square,
+        box,
+        np.ascontiguousarray(image),
+        unknown.astype(np.uint8) * np.uint8(255),
+        mask.window(box),
+        ring,
+        anchor,
+        share,
+    )
+
+
+def _seam(unknown: NDArray[np.bool_]) -> tuple[NDArray[np.intp], NDArray[np.intp], NDArray[np.float32]]:
+    """Hole pixels within SEAM of the edge, a visible pixel near each, and a share that falls to 0 inwards.
+
+    Grows from the visible pixels along the edge, a ring at a time: right, left, down, up, first come first served."""
+    side = len(unknown)
+    wide = side + 2
+    hole = np.zeros((wide, wide), np.bool_)
+    hole[1:-1, 1:-1] = unknown
+    near = np.zeros_like(hole)
+    near[1:-1, 1:-1] = hole[1:-1, 2:] | hole[1:-1, :-2] | hole[2:, 1:-1] | hole[:-2, 1:-1]
+    front = np.flatnonzero(near & ~hole)
+    owner, left = np.full(wide * wide, -1, np.intp), hole.reshape(-1).copy()
+    owner[front] = front
+    rings: list[NDArray[np.intp]] = [np.empty(0, np.intp)]
+    for _ in range(SEAM):
+        reached = []
+        for offset in (1, -1, wide, -wide):
+            next_to = front + offset
+            fresh = left[next_to]
+            found = next_to[fresh]
+            owner[found] = owner[front[fresh]]
+            left[found] = False
+            reached.append(found)
+        front = np.concatenate(reached)
+        rings.append(front)
+    ring = np.concatenate(rings)
+    share = np.repeat(1 - np.arange(SEAM + 1, dtype=np.float32) / (SEAM + 1), [len(r) for r in rings])
+
+    def without_margin(index: NDArray[np.intp]) -> NDArray[np.intp]:
+        return (index // wide - 1) * side + index % wide - 1
+
+    return without_margin(ring), without_margin(owner[ring]), share.astype(np.float32)

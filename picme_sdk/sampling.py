@@ -1,0 +1,252 @@
+"""Categorical primitive sampling: counter-based random numbers, the mixture's mathematics, and the choice of primitives.
+
+Everything here is a pure function, so the same (seed, result, hole) gives the same numbers in any order, thread, process and language. The C++
+twin passes the same vectors (tests/vectors). Random bits are Philox 4x32-10 with
+
+    key     = seed (low word, high word)
+    counter = (block, purpose, result, hole)
+
+Normals are Box-Muller in float64, rounded to float32: two libraries differ by one unit in the last place at most.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from picme_sdk.errors import BadArgument, NumericalError
+
+F32 = NDArray[np.float32]
+F64 = NDArray[np.float64]
+
+CHOICE, NOISE, VARIATION = 0, 1, 2  # purposes: streams that never overlap
+STRATEGIES = ("categorical", "diverse", "likely")
+NEAR = 0.01  # primitives closer than this are one idea, see `distance`
+
+_LOW = np.uint64(0xFFFFFFFF)
+_HALF = np.uint64(32)
+
+
+def philox(counter: NDArray[np.uint64], key: tuple[int, int]) -> NDArray[np.uint64]:
+    """Philox 4x32-10 (Salmon et al., 2011). `counter` [..., 4] holds 32-bit words in uint64; so does the result."""
+    a, b, c, d = (counter[..., i].copy() for i in range(4))
+    k0, k1 = key
+    for _ in range(10):
+        p, q = a * np.uint64(0xD2511F53), c * np.uint64(0xCD9E8D57)
+        a, b, c, d = (q >> _HALF) ^ b ^ np.uint64(k0), q & _LOW, (p >> _HALF) ^ d ^ np.uint64(k1), p & _LOW
+        k0, k1 = (k0 + 0x9E3779B9) & 0xFFFFFFFF, (k1 + 0xBB67AE85) & 0xFFFFFFFF
+    return np.stack([a, b, c, d], axis=-1)
+
+
+def _bits(seed: int, purpose: int, results: range, hole: int, blocks: int) -> NDArray[np.uint64]:
+    """Words [result, block, 4]."""
+    counter = np.empty((len(results), blocks, 4), np.uint64)
+    counter[..., 0] = np.arange(blocks, dtype=np.uint64)
+    counter[..., 1] = purpose
+    counter[..., 2] = np.arange(results.start, results.stop, dtype=np.uint64)[:, None]
+    counter[..., 3] = hole
+    return philox(counter, (seed & 0xFFFFFFFF, seed >> 32))
+
+
+_GROUP = 8  # results whose numbers are made together: neighbours are asked for next
+
+
+def uniform(seed: int, result: int, hole: int = 0) -> float:
+    """The number in [0, 1), 53 bits fine, that chooses a primitive."""
+    return _uniforms(seed, result // _GROUP, hole)[result % _GROUP]
+
+
+@lru_cache(maxsize=64)
+def _uniforms(seed: int, group: int, hole: int) -> list[float]:
+    words = _bits(seed, CHOICE, range(group * _GROUP, (group + 1) * _GROUP), hole, 1)[:, 0, :2]
+    return [((int(a) >> 5) * 67108864 + (int(b) >> 6)) / 9007199254740992 for a, b in words]
+
+
+def normals(seed: int, result: int, count: int, hole: int = 0, purpose: int = NOISE) -> F32:
+    """`count` standard normals, read-only: each block gives two Box-Muller pairs."""
+    row: F32 = _normals(seed, result // _GROUP, count, hole, purpose)[result % _GROUP]
+    return row
+
+
+@lru_cache(maxsize=64)
+def _normals(seed: int, group: int, count: int, hole: int, purpose: int) -> F32:
+    words = _bits(seed, purpose, range(group * _GROUP, (group + 1) * _GROUP), hole, (count + 3) // 4)
+    pairs = words.astype(np.float64).reshape(_GROUP, -1, 2)
+    radius = np.sqrt(-2.0 * np.log((pairs[..., 0] + 1.0) * 2.0**-32))
+    angle = pairs[..., 1] * (2.0 * np.pi * 2.0**-32)
+    made = (
+        np.stack([radius * np.cos(angle), radius * np.sin(angle)], axis=-1)
+        .reshape(_GROUP, -1)[:, :count]
+        .astype(np.float32)
+    )
+    made.setflags(write=False)
+    return made
+
+
+@dataclass(frozen=True)
+class Mixture:
+    """q(z | photo) of one hole: log_weights [k], means and scales [k, d] in float64, read-only."""
+
+    log_weights: F64
+    means: F64
+    scales: F64
+
+    @classmethod
+    def of(cls, log_weights: F32, means: F32, log_scales: F32) -> Mixture:
+        """From the mixture graph's outputs (batch 1). Weights are normalised; -inf is a primitive that never comes."""
+        logits = log_weights[0].astype(np.float64)
+        top = logits.max()
+        if (
+            not (np.isfinite(means).all() and np.isfinite(log_scales).all() and np.isfinite(top))
+            or np.isnan(logits).any()
+        ):
+            raise NumericalError(
+                "mixture with numbers that are not finite", "finite numbers", "use float32, or another bundle"
+            )
+        normal = logits - (top + np.log(np.exp(logits - top).sum()))
+        arrays = (normal, means[0].astype(np.float64), np.exp(log_scales[0].astype(np.float64)))
+        for array in arrays:
+            array.setflags(write=False)
+        return cls(*arrays)
+
+    @property
+    def size(self) -> int:
+        return len(self.log_weights)
+
+    @property
+    def weights(self) -> F64:
+        return np.exp(self.log_weights)
+
+    @property
+    def ambiguity(self) -> float:
+        """exp(entropy) of the weights: how many answers there are, 1 to k."""
+        weights = self.weights
+        return float(np.exp(-np.sum(weights * np.where(weights > 0, self.log_weights, 0.0))))
+
+    def order(self) -> list[int]:
+        """Primitives, heaviest first; equal ones by number."""
+        return [int(i) for i in np.argsort(-self.log_weights, kind="stable")]
+
+    def pick(self, u: float, temperature: float) -> int:
+        """i ~ Categorical(alpha ** (1 / temperature)) for a uniform number; temperature 0 takes the heaviest."""
+        if temperature == 0:
+            return self.order()[0]
+        tempered = np.exp((self.log_weights - self.log_weights.max()) / temperature)
+        edges = np.cumsum(tempered)
+        return int(min(np.searchsorted(edges, u * edges[-1], side="right"), self.size - 1))
+
+    def log_prob(self, primitive: int, noise: F64) -> float:
+        """log alpha_i + log N(z; mu_i, sigma_i) for z = mu_i + sigma_i * noise."""
+        log_normal = (
+            -0.5 * np.sum(noise * noise) - np.sum(np.log(self.scales[primitive])) - 0.5 * len(noise) * np.log(2 * np.pi)
+        )
+        return float(self.log_weights[primitive] + log_normal)
+
+    def distance(self, a: int, b: int) -> float:
+        """How far apart two primitives are: mean over dimensions of (difference of means)^2 / (sum of variances)."""
+        gap = self.means[a] - self.means[b]
+        return float(np.mean(gap * gap / (self.scales[a] ** 2 + self.scales[b] ** 2)))
+
+    def ideas(self) -> list[int]:
+        """All primitives for the diverse strategy: heaviest first, near-duplicates of an earlier one last."""
+        first: list[int] = []
+        later: list[int] = []
+        for i in self.order():
+            (later if any(self.distance(i, j) < NEAR for j in first) else first).append(i)
+        return first + later
+
+
+@dataclass(frozen=True)
+class Draw:
+    """One result's recipe: a primitive for each hole, and the noise numbered (seed, index), scaled by temperature."""
+
+    primitives: tuple[int, ...]
+    seed: int
+    index: int
+    temperature: float
+
+
+def draws(
+    mixtures: Sequence[Mixture],
+    n: int,
+    seed: int,
+    strategy: str,
+    primitive: int | None,
+    temperature: float,
+    start: int = 0,
+) -> list[Draw]:
+    """Recipes of results start .. start + n. Result i does not depend on n, except in "likely", which sorts."""
+    if strategy == "likely":
+        return _likely(mixtures, n, seed, primitive, temperature)
+    made = []
+    for index in range(start, start + n):
+        if primitive is not None:
+            chosen = tuple(primitive for _ in mixtures)
+        elif strategy == "diverse" and index < mixtures[0].size:
+            chosen = tuple(mixture.ideas()[index] for mixture in mixtures)
+        else:
+            chosen = tuple(
+                mixture.pick(uniform(seed, index, hole), temperature) for hole, mixture in enumerate(mixtures)
+            )
+        made.append(Draw(chosen, seed, index, temperature))
+    return made
+
+
+def _likely(mixtures: Sequence[Mixture], n: int, seed: int, primitive: int | None, temperature: float) -> list[Draw]:
+    """The heaviest primitive's mean, then samples by falling log-probability."""
+    top = tuple(mixture.order()[0] if primitive is None else primitive for mixture in mixtures)
+    rest = draws(mixtures, n - 1, seed, "categorical", primitive, temperature, start=1)
+
+    def log_prob(draw: Draw) -> float:
+        dimensions = mixtures[0].means.shape[1]
+        noises = (
+            draw.temperature * normals(draw.seed, draw.index, dimensions, hole).astype(np.float64)
+            for hole in range(len(mixtures))
+        )
+        return sum(m.log_prob(p, e) for m, p, e in zip(mixtures, draw.primitives, noises, strict=True))
+
+    return [Draw(top, seed, 0, 0.0), *sorted(rest, key=log_prob, reverse=True)]
+
+
+MOST_RESULTS = 1000
+HOTTEST = 100.0
+
+
+def check_arguments(
+    n: int, seed: int, strategy: str, primitive: int | None, temperature: float, primitives: int
+) -> None:
+    """Raise `BadArgument` for a value that sampling can't have."""
+    if not _is_integer(n) or not 1 <= n <= MOST_RESULTS:
+        raise BadArgument(
+            f"n={n!r}", f"an integer from 1 to {MOST_RESULTS}", "ask for fewer results, or sample several times"
+        )
+    check_seed(seed)
+    if strategy not in STRATEGIES:
+        raise BadArgument(f"strategy={strategy!r}", f"one of {', '.join(STRATEGIES)}", "choose one of them")
+    if primitive is not None and (not _is_integer(primitive) or not 0 <= primitive < primitives):
+        raise BadArgument(
+            f"primitive={primitive!r}", f"None or an integer from 0 to {primitives - 1}", "see scene.primitives"
+        )
+    check_number("temperature", temperature, HOTTEST)
+
+
+def check_seed(seed: int) -> None:
+    if not _is_integer(seed) or not 0 <= seed < 1 << 64:
+        raise BadArgument(f"seed={seed!r}", "None or an integer from 0 to 2**64 - 1", "choose another seed")
+
+
+def check_number(name: str, value: float, most: float) -> None:
+    if (
+        isinstance(value, bool)
+        or not isinstance(value, (int, float, np.floating, np.integer))
+        or not 0 <= value <= most
+    ):
+        raise BadArgument(f"{name}={value!r}", f"a number from 0 to {most:g}", f"choose another {name}")
+
+
+def _is_integer(value: object) -> bool:
+    return isinstance(value, (int, np.integer)) and not isinstance(value, bool)
