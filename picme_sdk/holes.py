@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Union
 
 import numpy as np
@@ -22,7 +23,8 @@ FAINT = 8  # compressed masks are a little noisy: up to this is kept, from 255 -
 FULLEST = 0.95  # a hole larger than this share of the photo is an inverted mask
 MOST_HOLES = 8  # holes are grouped until there are no more than this many squares
 CELLS = 16  # holes are told apart on a grid of at most this many cells a side
-SEAM = 6  # pixels of the model's square over which a fill is led to its neighbours outside
+SEAM = 4  # pixels of the model's square over which a fill is led to its neighbours outside
+SHARE_BITS, HALF_SHARE = 6, np.int16(32)  # shares are 64ths, so that all of it fits in 16-bit integers
 
 
 @dataclass(frozen=True)
@@ -143,19 +145,26 @@ class Hole:
     image: U8  # [s, s, 3]
     mask: U8  # [s, s], 255 = hole or outside the photo
     alpha: U8  # of `box`, 0 = keep
-    ring: NDArray[np.intp]  # flat indices into the square: pixels just inside the hole ...
-    anchor: NDArray[np.intp]  # ... the visible pixel nearest to each ...
-    share: NDArray[np.float32]  # ... and how much of that pixel's error they take over
+    ring: NDArray[np.intp]  # flat indices into the square: values (a channel of a pixel) just inside the hole ...
+    anchor: NDArray[np.intp]  # ... the visible value nearest to each ...
+    truth: NDArray[np.int16]  # ... what it is in the photo ...
+    share: NDArray[np.int16]  # ... and how much of its error they take over, in 64ths
 
-    def patch(self, square: U8) -> Patch:
-        """A decoded square [s, s, 3] -> pixels for the photo. The square is changed.
+    def heal(self, squares: U8) -> None:
+        """Lead decoded squares [n, s, s, 3] to the photo along the hole's edge, in place.
 
         The decoder also paints what is visible around the hole. Where that differs from the photo, the fill would show a seam: pixels
-        near the edge take over their neighbour's difference, fading out inwards. Nothing outside the hole is touched.
+        just inside the edge take over their neighbour's difference, fading out inwards.
         """
-        flat, truth = square.reshape(-1, 3), self.image.reshape(-1, 3)
-        error = truth[self.anchor].astype(np.float32) - flat[self.anchor]
-        flat[self.ring] = np.rint(np.clip(flat[self.ring] + self.share[:, None] * error, 0, 255)).astype(np.uint8)
+        flat = squares.reshape(len(squares), -1)
+        moved = (self.truth - flat.take(self.anchor, axis=1)) * self.share
+        moved = ((moved + HALF_SHARE) >> SHARE_BITS) + flat.take(self.ring, axis=1)
+        healed = moved.clip(0, 255).astype(np.uint8)
+        for square, values in zip(flat, healed, strict=True):
+            square[self.ring] = values
+
+    def patch(self, square: U8) -> Patch:
+        """A healed square [s, s, 3] -> pixels for the photo."""
         left, top, right, bottom = self.box
         size, side = len(square), self.square[2] - self.square[0]
         if size == side:
@@ -268,48 +277,51 @@ def _hole(photo: Photo, mask: Mask, box: Box, square: Box, size: int) -> Hole:
         unknown = np.asarray(touched.resize((size, size), Image.Resampling.BILINEAR)) > 1e-6
     else:
         unknown = seen > 0
-    ring, anchor, share = _seam(unknown)
-    return Hole(
-        square,
-        box,
-        np.ascontiguousarray(image),
-        unknown.astype(np.uint8) * np.uint8(255),
-        mask.window(box),
-        ring,
-        anchor,
-        share,
-    )
+    ring, anchor, share = _seam(unknown.tobytes(), size)
+    image = np.ascontiguousarray(image)
+    truth = image.reshape(-1)[anchor].astype(np.int16)
+    hidden = np.where(unknown, np.uint8(255), np.uint8(0))
+    return Hole(square, box, image, hidden, mask.window(box), ring, anchor, truth, share)
 
 
-def _seam(unknown: NDArray[np.bool_]) -> tuple[NDArray[np.intp], NDArray[np.intp], NDArray[np.float32]]:
-    """Hole pixels within SEAM of the edge, a visible pixel near each, and a share that falls to 0 inwards.
+@lru_cache(maxsize=8)  # the frames of a video and the photos of a batch often share their mask
+def _seam(mask: bytes, side: int) -> tuple[NDArray[np.intp], NDArray[np.intp], NDArray[np.int16]]:
+    """Values of hole pixels within SEAM of the edge, a visible one near each, and a share that falls to 0 inwards.
 
-    Grows from the visible pixels along the edge, a ring at a time: right, left, down, up, first come first served."""
-    side = len(unknown)
-    wide = side + 2
-    hole = np.zeros((wide, wide), np.bool_)
-    hole[1:-1, 1:-1] = unknown
-    near = np.zeros_like(hole)
-    near[1:-1, 1:-1] = hole[1:-1, 2:] | hole[1:-1, :-2] | hole[2:, 1:-1] | hole[:-2, 1:-1]
-    front = np.flatnonzero(near & ~hole)
-    owner, left = np.full(wide * wide, -1, np.intp), hole.reshape(-1).copy()
+    Grows from the visible pixels along the edge, a ring at a time: right, left, down, up, first come first served.
+    """
+    unknown = np.frombuffer(mask, np.bool_).reshape(side, side)
+    left, top, right, bottom = _bounds(unknown)
+    wide = right - left + 4  # two pixels of margin, so that no step leaves the array
+    hole = np.zeros((bottom - top + 4, wide), np.bool_)
+    hole[2:-2, 2:-2] = unknown[top:bottom, left:right]
+    beside = np.zeros_like(hole)
+    beside[1:-1, 1:-1] = hole[1:-1, 2:] | hole[1:-1, :-2] | hole[2:, 1:-1] | hole[:-2, 1:-1]
+    front = np.flatnonzero(beside & ~hole)
+    y, x = front // wide + (top - 2), front % wide + (left - 2)
+    front = front[
+        (y >= 0) & (y < len(unknown)) & (x >= 0) & (x < len(unknown))
+    ]  # what lies beyond the square is no anchor
+    owner, free = np.full(hole.size, -1, np.intp), hole.reshape(-1)
     owner[front] = front
-    rings: list[NDArray[np.intp]] = [np.empty(0, np.intp)]
+    rings: list[NDArray[np.intp]] = []
     for _ in range(SEAM):
         reached = []
         for offset in (1, -1, wide, -wide):
             next_to = front + offset
-            fresh = left[next_to]
+            fresh = free[next_to]
             found = next_to[fresh]
             owner[found] = owner[front[fresh]]
-            left[found] = False
+            free[found] = False
             reached.append(found)
         front = np.concatenate(reached)
         rings.append(front)
     ring = np.concatenate(rings)
-    share = np.repeat(1 - np.arange(SEAM + 1, dtype=np.float32) / (SEAM + 1), [len(r) for r in rings])
+    shares = [round((1 << SHARE_BITS) * (1 - step / (SEAM + 1))) for step in range(1, SEAM + 1)]
+    share = np.repeat(np.array(shares, np.int16), [len(r) for r in rings])
 
-    def without_margin(index: NDArray[np.intp]) -> NDArray[np.intp]:
-        return (index // wide - 1) * side + index % wide - 1
+    def values(index: NDArray[np.intp]) -> NDArray[np.intp]:
+        pixel = (index // wide + (top - 2)) * side + index % wide + (left - 2)
+        return (3 * pixel[:, None] + np.arange(3)).reshape(-1)
 
-    return without_margin(ring), without_margin(owner[ring]), share.astype(np.float32)
+    return values(ring), values(owner[ring]), np.repeat(share, 3)

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,31 +25,36 @@ F64 = NDArray[np.float64]
 
 CHOICE, NOISE, VARIATION = 0, 1, 2  # purposes: streams that never overlap
 STRATEGIES = ("categorical", "diverse", "likely")
+WIDEST = 50.0  # log-scale beyond which a sample would not fit float32
 NEAR = 0.01  # primitives closer than this are one idea, see `distance`
 
 _LOW = np.uint64(0xFFFFFFFF)
 _HALF = np.uint64(32)
+_FACTORS = np.array([0xD2511F53, 0xCD9E8D57], np.uint64)
+_STEPS = np.array([0x9E3779B9, 0xBB67AE85], np.uint64)
 
 
-def philox(counter: NDArray[np.uint64], key: tuple[int, int]) -> NDArray[np.uint64]:
-    """Philox 4x32-10 (Salmon et al., 2011). `counter` [..., 4] holds 32-bit words in uint64; so does the result."""
-    a, b, c, d = (counter[..., i].copy() for i in range(4))
-    k0, k1 = key
+def philox(counter: NDArray[np.uint64], seed: int) -> NDArray[np.uint64]:
+    """Philox 4x32-10 (Salmon et al., 2011). `counter` [4, ...] holds 32-bit words in uint64; so does the result."""
+    lanes = (2, *(1 for _ in counter.shape[1:]))
+    factors, steps = _FACTORS.reshape(lanes), _STEPS.reshape(lanes)
+    key = np.array([seed & 0xFFFFFFFF, seed >> 32], np.uint64).reshape(lanes)
+    even, odd = counter[0::2], counter[1::2]  # the multiplied words, and the others
     for _ in range(10):
-        p, q = a * np.uint64(0xD2511F53), c * np.uint64(0xCD9E8D57)
-        a, b, c, d = (q >> _HALF) ^ b ^ np.uint64(k0), q & _LOW, (p >> _HALF) ^ d ^ np.uint64(k1), p & _LOW
-        k0, k1 = (k0 + 0x9E3779B9) & 0xFFFFFFFF, (k1 + 0xBB67AE85) & 0xFFFFFFFF
-    return np.stack([a, b, c, d], axis=-1)
+        products = (even * factors)[::-1]
+        even, odd = (products >> _HALF) ^ odd ^ key, products & _LOW
+        key = (key + steps) & _LOW
+    return np.stack([even[0], odd[0], even[1], odd[1]])
 
 
 def _bits(seed: int, purpose: int, results: range, hole: int, blocks: int) -> NDArray[np.uint64]:
-    """Words [result, block, 4]."""
-    counter = np.empty((len(results), blocks, 4), np.uint64)
-    counter[..., 0] = np.arange(blocks, dtype=np.uint64)
-    counter[..., 1] = purpose
-    counter[..., 2] = np.arange(results.start, results.stop, dtype=np.uint64)[:, None]
-    counter[..., 3] = hole
-    return philox(counter, (seed & 0xFFFFFFFF, seed >> 32))
+    """Words [4, result, block]."""
+    counter = np.empty((4, len(results), blocks), np.uint64)
+    counter[0] = np.arange(blocks, dtype=np.uint64)
+    counter[1] = purpose
+    counter[2] = np.arange(results.start, results.stop, dtype=np.uint64)[:, None]
+    counter[3] = hole
+    return philox(counter, seed)
 
 
 _GROUP = 8  # results whose numbers are made together: neighbours are asked for next
@@ -62,8 +67,8 @@ def uniform(seed: int, result: int, hole: int = 0) -> float:
 
 @lru_cache(maxsize=64)
 def _uniforms(seed: int, group: int, hole: int) -> list[float]:
-    words = _bits(seed, CHOICE, range(group * _GROUP, (group + 1) * _GROUP), hole, 1)[:, 0, :2]
-    return [((int(a) >> 5) * 67108864 + (int(b) >> 6)) / 9007199254740992 for a, b in words]
+    first, second = _bits(seed, CHOICE, range(group * _GROUP, (group + 1) * _GROUP), hole, 1)[:2, :, 0].tolist()
+    return [((a >> 5) * 67108864 + (b >> 6)) / 9007199254740992 for a, b in zip(first, second, strict=True)]
 
 
 def normals(seed: int, result: int, count: int, hole: int = 0, purpose: int = NOISE) -> F32:
@@ -74,44 +79,52 @@ def normals(seed: int, result: int, count: int, hole: int = 0, purpose: int = NO
 
 @lru_cache(maxsize=64)
 def _normals(seed: int, group: int, count: int, hole: int, purpose: int) -> F32:
-    words = _bits(seed, purpose, range(group * _GROUP, (group + 1) * _GROUP), hole, (count + 3) // 4)
-    pairs = words.astype(np.float64).reshape(_GROUP, -1, 2)
-    radius = np.sqrt(-2.0 * np.log((pairs[..., 0] + 1.0) * 2.0**-32))
-    angle = pairs[..., 1] * (2.0 * np.pi * 2.0**-32)
-    made = (
-        np.stack([radius * np.cos(angle), radius * np.sin(angle)], axis=-1)
-        .reshape(_GROUP, -1)[:, :count]
-        .astype(np.float32)
+    words = _bits(seed, purpose, range(group * _GROUP, (group + 1) * _GROUP), hole, (count + 3) // 4).astype(np.float64)
+    radius = np.sqrt(-2.0 * np.log((words[0::2] + 1.0) * 2.0**-32))
+    angle = words[1::2] * (2.0 * np.pi * 2.0**-32)
+    quads = np.stack(
+        [
+            radius[0] * np.cos(angle[0]),
+            radius[0] * np.sin(angle[0]),
+            radius[1] * np.cos(angle[1]),
+            radius[1] * np.sin(angle[1]),
+        ],
+        -1,
     )
+    made = quads.reshape(_GROUP, -1)[:, :count].astype(np.float32)
     made.setflags(write=False)
     return made
 
 
 @dataclass(frozen=True)
 class Mixture:
-    """q(z | photo) of one hole: log_weights [k], means and scales [k, d] in float64, read-only."""
+    """q(z | photo) of one hole: log_weights [k], means and log_scales [k, d] in float64; a scale is a standard deviation."""
 
     log_weights: F64
     means: F64
-    scales: F64
+    log_scales: F64
 
     @classmethod
     def of(cls, log_weights: F32, means: F32, log_scales: F32) -> Mixture:
         """From the mixture graph's outputs (batch 1). Weights are normalised; -inf is a primitive that never comes."""
         logits = log_weights[0].astype(np.float64)
         top = logits.max()
-        if (
-            not (np.isfinite(means).all() and np.isfinite(log_scales).all() and np.isfinite(top))
-            or np.isnan(logits).any()
-        ):
+        usable = (
+            np.isfinite(top)
+            and np.isfinite(means).all()
+            and not np.isnan(log_scales).any()
+            and log_scales.max() < WIDEST
+        )
+        if not usable or np.isnan(logits).any():
             raise NumericalError(
-                "mixture with numbers that are not finite", "finite numbers", "use float32, or another bundle"
+                "a mixture with numbers that are not finite", "finite numbers", "use float32, or another bundle"
             )
         normal = logits - (top + np.log(np.exp(logits - top).sum()))
-        arrays = (normal, means[0].astype(np.float64), np.exp(log_scales[0].astype(np.float64)))
-        for array in arrays:
-            array.setflags(write=False)
-        return cls(*arrays)
+        return cls(normal, means[0].astype(np.float64), log_scales[0].astype(np.float64))
+
+    @cached_property
+    def scales(self) -> F64:
+        return np.exp(self.log_scales)
 
     @property
     def size(self) -> int:
@@ -131,25 +144,28 @@ class Mixture:
         """Primitives, heaviest first; equal ones by number."""
         return [int(i) for i in np.argsort(-self.log_weights, kind="stable")]
 
-    def pick(self, u: float, temperature: float) -> int:
-        """i ~ Categorical(alpha ** (1 / temperature)) for a uniform number; temperature 0 takes the heaviest."""
+    def pick(self, uniforms: Sequence[float], temperature: float) -> list[int]:
+        """i ~ Categorical(alpha ** (1 / temperature)) for each uniform number; temperature 0 takes the heaviest."""
         if temperature == 0:
-            return self.order()[0]
-        tempered = np.exp((self.log_weights - self.log_weights.max()) / temperature)
-        edges = np.cumsum(tempered)
-        return int(min(np.searchsorted(edges, u * edges[-1], side="right"), self.size - 1))
+            return [self.order()[0]] * len(uniforms)
+        edges = np.cumsum(np.exp((self.log_weights - self.log_weights.max()) / temperature))
+        found = np.searchsorted(edges, np.asarray(uniforms) * edges[-1], side="right")
+        return [int(i) for i in np.minimum(found, self.size - 1)]
 
     def log_prob(self, primitive: int, noise: F64) -> float:
         """log alpha_i + log N(z; mu_i, sigma_i) for z = mu_i + sigma_i * noise."""
-        log_normal = (
-            -0.5 * np.sum(noise * noise) - np.sum(np.log(self.scales[primitive])) - 0.5 * len(noise) * np.log(2 * np.pi)
-        )
-        return float(self.log_weights[primitive] + log_normal)
+        return float(self.log_weights[primitive] - self._log_volumes[primitive] - 0.5 * (noise @ noise))
+
+    @cached_property
+    def _log_volumes(self) -> F64:
+        """What normalises each primitive's density."""
+        volumes: F64 = self.log_scales.sum(1) + 0.5 * self.log_scales.shape[1] * np.log(2 * np.pi)
+        return volumes
 
     def distance(self, a: int, b: int) -> float:
         """How far apart two primitives are: mean over dimensions of (difference of means)^2 / (sum of variances)."""
-        gap = self.means[a] - self.means[b]
-        return float(np.mean(gap * gap / (self.scales[a] ** 2 + self.scales[b] ** 2)))
+        gap, spread = self.means[a] - self.means[b], self.scales[a] ** 2 + self.scales[b] ** 2
+        return float(np.mean(gap * gap / np.maximum(spread, 1e-300)))
 
     def ideas(self) -> list[int]:
         """All primitives for the diverse strategy: heaviest first, near-duplicates of an earlier one last."""
@@ -182,18 +198,21 @@ def draws(
     """Recipes of results start .. start + n. Result i does not depend on n, except in "likely", which sorts."""
     if strategy == "likely":
         return _likely(mixtures, n, seed, primitive, temperature)
-    made = []
-    for index in range(start, start + n):
+    indices = range(start, start + n)
+    columns = []
+    for hole, mixture in enumerate(mixtures):
         if primitive is not None:
-            chosen = tuple(primitive for _ in mixtures)
-        elif strategy == "diverse" and index < mixtures[0].size:
-            chosen = tuple(mixture.ideas()[index] for mixture in mixtures)
-        else:
-            chosen = tuple(
-                mixture.pick(uniform(seed, index, hole), temperature) for hole, mixture in enumerate(mixtures)
-            )
-        made.append(Draw(chosen, seed, index, temperature))
-    return made
+            columns.append([primitive] * n)
+            continue
+        chosen = mixture.pick([uniform(seed, index, hole) for index in indices], temperature)
+        if strategy == "diverse":
+            ideas = mixture.ideas()[start:]
+            chosen = ideas[:n] + chosen[len(ideas) :]
+        columns.append(chosen)
+    return [
+        Draw(primitives, seed, index, temperature)
+        for index, primitives in zip(indices, zip(*columns, strict=True), strict=True)
+    ]
 
 
 def _likely(mixtures: Sequence[Mixture], n: int, seed: int, primitive: int | None, temperature: float) -> list[Draw]:

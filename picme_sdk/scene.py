@@ -130,8 +130,10 @@ class Scene:
         """`steps` results (2 to 1000) on the way from one result of this scene to another, both ends included."""
         if not isinstance(steps, int) or not 2 <= steps <= sampling.MOST_RESULTS:
             raise BadArgument(f"steps={steps!r}", f"an integer from 2 to {sampling.MOST_RESULTS}", "choose another")
-        ends = [tokens.decode(end.token, self._model_id) for end in (first, second)]
-        recipes: list[Recipe] = [Blend(ends[0], ends[1], f32(i / (steps - 1))) for i in range(steps)]
+        if not (first._scene is self and second._scene is self):
+            raise BadArgument("results of another scene", "results of this scene", "replay their tokens here first")
+        recipes: list[Recipe] = [Blend(first._recipe, second._recipe, f32(i / (steps - 1))) for i in range(steps)]
+        tokens.encode(recipes[0], self._model_id)  # raises where a token would grow too long
         return self._decode(recipes)
 
     def replay(self, token: str) -> Completion:
@@ -192,7 +194,9 @@ class Scene:
         squares = []
         for hole, region in enumerate(self._regions):
             z = np.stack([latent[hole].z for latent in latents])
-            squares.append(self._backend.run("decoder", {"z": z, **region.skips})["image"])
+            decoded = self._backend.run("decoder", {"z": z, **region.skips})["image"]
+            region.hole.heal(decoded)
+            squares.append(decoded)
         elapsed = (time.perf_counter() - start) * 1000 / len(recipes)
         timings = Timings(self.encode_ms, elapsed)
         return [self._completion(r, latents[i], [s[i] for s in squares], timings) for i, r in enumerate(recipes)]
@@ -202,9 +206,8 @@ class Scene:
         log_prob = sum(
             m.log_prob(latent.primitive, latent.noise) for m, latent in zip(self._mixtures, latents, strict=True)
         )
-        weight = float(self._mixtures[0].weights[main.primitive])
-        text = tokens.encode(recipe, self._model_id)
-        return Completion(main.primitive, weight, log_prob, text, timings, self, tuple(squares))
+        weight = float(np.exp(self._mixtures[0].log_weights[main.primitive]))
+        return Completion(main.primitive, weight, log_prob, timings, self, recipe, tuple(squares))
 
 
 @dataclass(frozen=True, eq=False)
@@ -214,23 +217,27 @@ class Completion:
     primitive  number of the idea it came from (of the largest hole; of the nearer end for an interpolation)
     weight     how likely that idea is, 0 to 1
     log_prob   log of weight times density, for ranking results of one scene
-    token      text that replays this result: `scene.replay(token)`
     timings    milliseconds
     """
 
     primitive: int
     weight: float
     log_prob: float
-    token: str
     timings: Timings
     _scene: Scene = field(repr=False)
+    _recipe: Recipe = field(repr=False)
     _squares: tuple[U8, ...] = field(repr=False)
+
+    @cached_property
+    def token(self) -> str:
+        """Text that replays this result: `scene.replay(token)`, on any device."""
+        return tokens.encode(self._recipe, self._scene._model_id)
 
     @cached_property
     def image(self) -> Any:
         """The completed photo, of the same kind and size as it was given (bytes are PNG). Made when first asked for; yours to keep."""
         regions = self._scene._regions
-        patches = [region.hole.patch(square.copy()) for region, square in zip(regions, self._squares, strict=True)]
+        patches = [region.hole.patch(square) for region, square in zip(regions, self._squares, strict=True)]
         return self._scene._photo.compose(patches)
 
     def variations(self, n: int = 4, strength: float = 0.3, seed: int | None = None) -> list[Completion]:
@@ -238,8 +245,8 @@ class Completion:
         seed = _seed(seed)
         sampling.check_arguments(n, seed, "categorical", None, 1.0, 1)
         sampling.check_number("strength", strength, 1.0)
-        parent = tokens.decode(self.token, self._scene._model_id)
-        recipes: list[Recipe] = [Variation(parent, seed, index, f32(strength)) for index in range(n)]
+        recipes: list[Recipe] = [Variation(self._recipe, seed, index, f32(strength)) for index in range(n)]
+        tokens.encode(recipes[0], self._scene._model_id)  # raises where a token would grow too long
         return self._scene._decode(recipes)
 
 

@@ -61,6 +61,8 @@ def _session(onnxruntime: Any, model: bytes, entry: GraphFile, device: str, thre
     # one photo to six results took 96 ms instead of 38 on two cores.
     options.add_session_config_entry("session.force_spinning_stop", "1")
     provider = PROVIDERS[device]
+    if device != "rtx" and provider not in onnxruntime.get_available_providers():
+        raise BackendUnavailable(f"onnxruntime without {provider}", provider, INSTALL[device])
     try:
         if device == "rtx":
             _add_rtx(onnxruntime, options)
