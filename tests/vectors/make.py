@@ -92,7 +92,7 @@ CASES: dict[str, dict[str, Any]] = {  # photo size, hole rectangles (left, top, 
     "wide photo": {"photo": (90, 12), "rectangles": [(40, 2, 60, 10, 255)], "context": None},
     "corner": {"photo": (64, 64), "rectangles": [(0, 0, 10, 14, 255)], "context": None},
     "soft edge": {"photo": (40, 40), "rectangles": [(10, 10, 30, 30, 128), (14, 14, 26, 26, 255)], "context": None},
-    "two far holes": {"photo": (300, 200), "rectangles": [(10, 10, 22, 30, 255), (250, 150, 280, 170, 255)], "context": None},
+    "two far holes": {"photo": (150, 100), "rectangles": [(5, 5, 11, 15, 255), (125, 75, 140, 85, 255)], "context": None},
     "two near holes": {"photo": (64, 64), "rectangles": [(20, 20, 28, 28, 255), (36, 36, 44, 44, 255)], "context": None},
     "wide context": {"photo": (128, 128), "rectangles": [(60, 60, 70, 70, 255)], "context": 96},
 }  # fmt: skip
