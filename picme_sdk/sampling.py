@@ -119,8 +119,8 @@ class Mixture:
             raise NumericalError(
                 "a mixture with numbers that are not finite", "finite numbers", "use float32, or another bundle"
             )
-        normal = logits - (top + np.log(np.exp(logits - top).sum()))
-        return cls(normal, means[0].astype(np.float64), log_scales[0].astype(np.float64))
+        logits -= top
+        return cls(logits - np.log(np.exp(logits).sum()), means[0].astype(np.float64), log_scales[0].astype(np.float64))
 
     @cached_property
     def scales(self) -> F64:
