@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: test demo lint clean
+.PHONY: test demo test-gpu clean
 
 test: .venv/.dev
 	$(BIN)/ruff format --check .
@@ -11,10 +11,12 @@ test: .venv/.dev
 	$(BIN)/mypy
 	$(BIN)/python -m pytest
 
-demo: .venv/.train
-	$(BIN)/python training/drawn.py --out build/demo/faces --count 400
-	$(BIN)/python training/train.py --config training/configs/tiny32.toml --data build/demo/faces --out build/demo/run --resume --minutes 1
-	@echo "the newest sheet in build/demo/run/sheets shows, row by row: truth, input, reconstruction, six samples"
+demo: .venv/.cpu
+	$(BIN)/picme demo --force -o picme-demo.png
+
+# For a machine with an NVIDIA card; nobody has run it yet.
+test-gpu: .venv/.dev
+	$(BIN)/python -m pytest tests/gpu -rs
 
 .venv/bin/python:
 	$(PYTHON) -m venv .venv

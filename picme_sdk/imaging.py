@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import io
 import os
-import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -160,16 +159,15 @@ def open_image(source: str | os.PathLike[str] | bytes, what: str) -> Image.Image
     """Decode a file or bytes with Pillow; its size is checked before anything is allocated."""
     shown = f"{len(source):,} bytes" if isinstance(source, bytes) else str(source)
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of metadata and bombs; sizes are checked here
-            image = Image.open(io.BytesIO(source) if isinstance(source, bytes) else Path(source), formats=FORMATS)
+        with io.BytesIO(source) if isinstance(source, bytes) else open(source, "rb") as stream:
+            image = Image.open(stream, formats=FORMATS)
             _check_size(*image.size)
             image.load()
     except BadImage:
         raise
     except FileNotFoundError as error:
         raise BadImage(f"{what} {shown} does not exist", "a picture file", "check the path") from error
-    except Image.DecompressionBombError as error:
+    except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
         raise ImageTooLarge(f"{what} {shown}", f"at most {MOST_PIXELS:,} pixels", "crop or shrink it first") from error
     except UnidentifiedImageError as error:
         raise BadImage(f"{what} {shown} is no picture", f"one of {', '.join(FORMATS)}", "convert it first") from error

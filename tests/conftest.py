@@ -6,9 +6,17 @@ from pathlib import Path
 
 import pytest
 import torch
+from PIL import Image
 
 ROOT = Path(__file__).parents[1]
 torch.set_num_threads(1)  # the tiny networks are faster so
+
+
+def read_image(path: Path) -> Image.Image:
+    """A picture whose file is closed again."""
+    with Image.open(path) as picture:
+        picture.load()
+        return picture
 
 
 @pytest.fixture(scope="session")

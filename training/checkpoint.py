@@ -115,7 +115,7 @@ def load_weights(path: Path) -> tuple[Picme, TrainConfig, dict[str, Any]]:
     try:
         config = from_dict(note["config"], str(path))
         model = Picme(config.model.at(note["size"]))
-        model.load_state_dict(tensors)
+        model.load_state_dict({name: tensor.float() for name, tensor in tensors.items()})  # weights may be kept in half
     except (KeyError, TypeError, ValueError, RuntimeError, AttributeError) as error:
         reason = " ".join(str(error).split())[:200]
         raise CheckpointError(

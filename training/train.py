@@ -1,7 +1,7 @@
 """Train PICME.
 
     python training/train.py --config training/configs/pets256.toml --data DIR --out runs/pets
-        [--preset NAME] [--valid DIR] [--masks DIR] [--minutes N | --steps N] [--save-minutes 5] [--resume]
+        [--preset NAME] [--valid DIR] [--masks DIR] [--init CHECKPOINT] [--minutes N | --steps N] [--save-minutes 5] [--resume]
     torchrun --nproc-per-node 2 training/train.py ...         the same run on several processes
 
 Writes to OUT: last.* and best.* (see training/checkpoint.py), metrics.jsonl, sheets/IMAGES.png. Ctrl-C or SIGTERM saves and leaves;
@@ -84,6 +84,8 @@ class Run:
             )
         else:
             self.trainee = self._trainee(self.size)
+            if options.init:
+                self._start_from(options.init)
         self._enter(config.phase_at(self.progress.images)[1].size)
 
     def _trainee(self, size: int) -> Trainee:
@@ -122,6 +124,18 @@ class Run:
             log.debug("restored %s", name)
         self._drop_later_lines()
 
+    def _start_from(self, path: Path) -> None:
+        """Begin a new run with the weights of another: to fine-tune, or to go on where only the weights were kept."""
+        weights, saved, _ = checkpoint.load_weights(path)
+        if saved.model != self.config.model:
+            raise CheckpointError(
+                f"{path} is of another network | expected the one of --config | choose another --init"
+            )
+        self.size = weights.config.image_size
+        self.trainee = self._trainee(self.size)
+        self.trainee.model.load_state_dict(weights.state_dict())
+        self.trainee.average.load_state_dict(weights.state_dict())
+
     def _drop_later_lines(self) -> None:
         """Lines that were logged after the checkpoint belong to steps that will be made again."""
         path = self.options.out / "metrics.jsonl"
@@ -133,6 +147,10 @@ class Run:
 
     def _enter(self, size: int) -> None:
         """Set up for pictures of `size`, growing the networks if they are smaller."""
+        if size < self.size:
+            raise CheckpointError(
+                f"weights for pictures of {self.size} | expected at most {size}, the phase's size | change [[phases]]"
+            )
         if size != self.size:
             old, self.size = self.trainee, size
             self.trainee = self._trainee(size)
@@ -291,6 +309,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--valid", type=Path, help="held-out pictures for numbers and sheets")
     parser.add_argument("--masks", type=Path, help="folder of masks, light = hole, for masks.folder")
     parser.add_argument("--out", type=Path, required=True, help="folder of the run")
+    parser.add_argument("--init", type=Path, help="begin a new run with the weights of this checkpoint")
     length = parser.add_mutually_exclusive_group()
     length.add_argument("--minutes", type=float, help="train this long now")
     length.add_argument("--steps", type=int, help="train until this step of the run")

@@ -14,6 +14,7 @@ from PIL import Image
 from picme_sdk import Completer
 from picme_sdk.errors import BadImage, ImageTooLarge, PicmeError
 from picme_sdk.imaging import MOST_PIXELS, load
+from tests.conftest import read_image
 from tests.vectors.make import photo as formula
 
 MASK = np.zeros((36, 50), bool)
@@ -123,7 +124,7 @@ def test_orientation_is_applied_and_the_mask_is_as_displayed(
     stored.save(tmp_path / "a.png", exif=exif)
     from PIL import ImageOps
 
-    shown = np.asarray(ImageOps.exif_transpose(Image.open(tmp_path / "a.png")))
+    shown = np.asarray(ImageOps.exif_transpose(read_image(tmp_path / "a.png")))
     mask = np.zeros(shown.shape[:2], bool)
     mask[5:15, 8:20] = True
     made = result(completer, tmp_path / "a.png", mask)

@@ -180,6 +180,19 @@ def test_a_run_is_never_overwritten(straight: Path, tiny: Path, faces: Path) -> 
     assert (straight / "last.safetensors").read_bytes() == before
 
 
+def test_a_new_run_may_start_from_other_weights(straight: Path, tiny: Path, faces: Path, tmp_path: Path) -> None:
+    done = train(tiny, faces, tmp_path / "run", "--steps", "1", "--init", str(straight / "last.safetensors"))
+    assert done.returncode == 0, done.stderr
+    before, after = (load_file(run / "last.safetensors") for run in (straight, tmp_path / "run"))
+    change = max(float((after[name] - before[name]).abs().max()) for name in before)
+    assert 0 < change < 0.01, "one step away"
+    other = tmp_path / "other.toml"
+    other.write_text(tiny.read_text().replace("latent = 16", "latent = 8"))
+    refused = train(other, faces, tmp_path / "other", "--steps", "1", "--init", str(straight / "last.safetensors"))
+    assert refused.returncode == 2
+    assert "another network" in refused.stderr
+
+
 def test_resuming_with_another_network_is_refused(straight: Path, tiny: Path, faces: Path, tmp_path: Path) -> None:
     other = tmp_path / "other.toml"
     other.write_text(tiny.read_text().replace("latent = 16", "latent = 8"))
