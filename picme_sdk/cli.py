@@ -1,4 +1,4 @@
-"""The `picme` command: complete, batch, inspect, doctor, demo. Exit codes: 0 ok, 1 some inputs failed, 2 usage or nothing done."""
+"""The `picme` command: complete, batch, bench, inspect, doctor, demo. Exit codes: 0 ok, 1 some inputs failed, 2 usage or nothing done."""
 
 from __future__ import annotations
 
@@ -156,6 +156,31 @@ def batch(options: argparse.Namespace) -> int:
     return 1 if counts["failed"] else 0
 
 
+def bench(options: argparse.Namespace) -> int:
+    """Latency of a bundle here: encode and per-result cost apart, percentiles, the share around the graphs."""
+    from picme_sdk.bench import measure, plot
+    from picme_sdk.imaging import save_png
+
+    if options.plot:
+        free(Path(options.plot), options.force)
+    if options.rounds < 1:
+        raise BadArgument(f"--rounds {options.rounds}", "at least 1", "choose another")
+    with open_completer(options) as completer:
+        found = measure(completer, options.rounds)
+    if options.plot:
+        save_png(plot(found), Path(options.plot))
+    if options.json:
+        print(json.dumps(found.as_dict()))
+        return 0
+    print(
+        f"{found.model} {found.image_size}x{found.image_size} on {found.device} ({found.backend}), {found.rounds} rounds, milliseconds"
+    )
+    for name, row in (("encode", found.encode), ("each result", found.per_result), ("photo to six", found.six)):
+        print(f"  {name:14} p50 {row.p50:8.2f}   p95 {row.p95:8.2f}   p99 {row.p99:8.2f}")
+    print(f"  around the graphs: {found.overhead:.1%}")
+    return 0
+
+
 def demo(options: argparse.Namespace) -> int:
     """Complete the photo that comes with the package."""
     from PIL import Image
@@ -286,6 +311,10 @@ def parser() -> argparse.ArgumentParser:
     many.add_argument("--watch", action="store_true", help="go on with photos that come into the folder, until Ctrl-C")
     many.add_argument("--json", metavar="REPORT", help="write a report, - for standard output")
 
+    timed = command("bench", bench, "measure latency")
+    timed.add_argument("--rounds", type=int, default=20, help="(20)")
+    timed.add_argument("--plot", metavar="FILE.png", help="draw cost against the number of results")
+    timed.add_argument("--json", action="store_true", help="as one line of JSON")
     shown = command("demo", demo, "complete a sample photo, write a labelled contact sheet")
     shown.add_argument("-o", "--out", default="picme-demo.png", help="(picme-demo.png)")
     checked = command("inspect", inspect, "check a bundle and print what is in it", runs_model=False)

@@ -210,23 +210,31 @@ class Decoder(nn.Module):
             lift.weight.copy_(F.pixel_unshuffle(enlarged, self.patch)[..., 0, 0].T.reshape(lift.weight.shape))
         return lift
 
-    def forward(self, skips: Sequence[Tensor], z: Tensor) -> Tensor:
+    def features(self, skips: Sequence[Tensor], z: Tensor) -> list[Tensor]:
+        """What each stage knows, coarsest first."""
         placed = self.place(z).reshape(-1, 48, self.grids[0], self.grids[0])
         x = self.spread(placed)
-        patches: Tensor | None = None
+        found: list[Tensor] = []
         for grid, skip in zip(map(str, self.grids), skips, strict=True):
-            if patches is not None:
+            if found:
                 x = F.interpolate(self.ups[grid](x), scale_factor=2.0)
             x = x + skip
             if grid in self.films:
                 scale, shift = self.films[grid](z)[..., None, None].chunk(2, 1)
                 x = x * (1 + scale) + shift
             x = self.stages[grid](F.leaky_relu(x, SLOPE))
-            painted = self.heads[grid](x)
-            if patches is not None:
-                painted = painted + self.lifts[grid](F.pixel_shuffle(patches, self.patch))
-            patches = painted
-        return F.pixel_shuffle(patches, self.patch)
+            found.append(x)
+        return found
+
+    def forward(self, skips: Sequence[Tensor], z: Tensor) -> Tensor:
+        """The picture: each stage paints on the enlarged picture of the stage before."""
+        picture: Tensor | None = None
+        for grid, x in zip(map(str, self.grids), self.features(skips, z), strict=True):
+            patches = self.heads[grid](x)
+            if picture is not None:
+                patches = patches + self.lifts[grid](picture)
+            picture = F.pixel_shuffle(patches, self.patch)
+        return picture
 
 
 class Picme(nn.Module):

@@ -13,7 +13,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from export.graphs import graph_specs
+from export.graphs import DecoderGraph, graph_specs
 from export.onnx_files import ExportError, check, half, to_onnx
 from export.verify import Chain, hard_photos, latents, verify
 from picme_sdk.bundle import Bundle
@@ -21,6 +21,7 @@ from picme_sdk.errors import BadBundle
 from picme_sdk.manifest import GRAPHS
 from tests.conftest import ROOT
 from training.checkpoint import load_weights
+from training.model import Picme, PicmeConfig
 
 
 def export(cwd: Path, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
@@ -93,6 +94,33 @@ def test_encoder_never_looks_into_the_hole(bundle_folder: Path) -> None:
     assert all(
         np.array_equal(a, b) for a, b in zip(first, session.run(None, {"image": image, "mask": faint}), strict=True)
     )
+
+
+@pytest.mark.parametrize("shape", [(32, 4, (16, 24)), (64, 4, (8, 12, 16)), (32, 2, (8, 8, 8))], ids=str)
+def test_the_rearranged_decoder_paints_what_the_network_paints(shape: tuple[int, int, tuple[int, ...]]) -> None:
+    size, patch, widths = shape
+    blocks = tuple(1 for _ in widths)
+    torch.manual_seed(0)
+    model = Picme(
+        PicmeConfig(
+            image_size=size,
+            patch=patch,
+            widths=widths,
+            encoder_blocks=blocks,
+            decoder_blocks=blocks,
+            context=8,
+            latent=6,
+        )
+    ).eval()
+    with torch.no_grad():
+        for lift in model.decoder.lifts.values():
+            lift.weight.add_(torch.randn_like(lift.weight) * 0.1)
+        skips = model.encode(torch.rand(1, 3, size, size), torch.zeros(1, 1, size, size)).skips
+        z = torch.randn(3, 6)
+        expected = (model.decode(skips, z) * 127.5 + 127.5).round().clamp(0, 255).permute(0, 2, 3, 1)
+        painted = DecoderGraph(model)(z, list(skips)).float()
+    assert (painted - expected).abs().max() <= 1
+    assert (painted != expected).float().mean() < 1e-3, "only where rounding is a tie"
 
 
 def test_random_operators_are_refused() -> None:

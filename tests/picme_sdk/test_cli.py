@@ -155,7 +155,21 @@ def test_doctor_says_what_auto_takes(bundle_folder: Path, capsys: pytest.Capture
     assert main(["doctor", "--bundle", "missing"]) == 1
 
 
-@pytest.mark.parametrize("command", ["complete", "batch", "demo", "inspect", "doctor"])
+def test_bench_measures_and_draws(bundle_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ["bench", "--bundle", str(bundle_folder), "--rounds", "2", "--plot", str(tmp_path / "plot.png")]
+    assert main([*arguments, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["device"] == "cpu"
+    assert found["encode"]["p50"] > 0
+    assert found["six"]["p50"] > found["encode"]["p50"]
+    assert set(found["by_count"]) == {"1", "2", "4", "6", "8", "12", "16"}
+    assert read_image(tmp_path / "plot.png").size == (640, 400)
+    assert main(arguments) == 2, "a plot is not overwritten"
+    assert main(["bench", "--bundle", str(bundle_folder), "--rounds", "1"]) == 0
+    assert "around the graphs" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("command", ["complete", "batch", "bench", "demo", "inspect", "doctor"])
 def test_every_command_explains_itself(command: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as stopped:
         main([command, "--help"])
