@@ -146,6 +146,12 @@ def to_int8(graph: onnx.ModelProto, feeds: list[dict[str, np.ndarray]]) -> onnx.
         finally:
             logging.getLogger().removeFilter(_quiet)
         quantised = onnx.load(target)
+    used = {node.domain for node in quantised.graph.node}
+    kept = [
+        opset for opset in quantised.opset_import if opset.domain in used
+    ]  # the quantizer imports more than it uses
+    del quantised.opset_import[:]
+    quantised.opset_import.extend(kept)
     _strip(quantised)
     return quantised
 

@@ -23,7 +23,7 @@ HOLE = (125, 70, 325, 270)  # of the demo's photo: one eye, the nose and half of
 def open_completer(options: argparse.Namespace) -> Any:
     from picme_sdk.completer import Completer
 
-    return Completer(options.bundle, options.device, options.threads)
+    return Completer(options.bundle, options.device, options.threads, options.precision)
 
 
 def free(path: Path, force: bool) -> Path:
@@ -272,6 +272,7 @@ def parser() -> argparse.ArgumentParser:
             made.add_argument("--bundle", help="folder or .picme file (the model that ships with the package)")
             made.add_argument("--device", default="auto", help="auto, cpu, cuda, tensorrt or rtx (auto)")
             made.add_argument("--threads", type=int, help="CPU threads (one a core)")
+            made.add_argument("--precision", help="float32, or int8 or float16 where the bundle has it (float32)")
             made.add_argument("--force", action="store_true", help="replace existing files")
         return made
 

@@ -29,16 +29,21 @@ class Completer:
         with Completer() as completer:
             results = completer.complete("photo.jpg", "mask.png", n=6, seed=7)
 
-    bundle   folder or .picme file; None is the model that ships with the package
-    device   "auto" takes the best that works here; "cpu", "cuda", "tensorrt" or "rtx" is had or raises `BackendUnavailable`
-    threads  of the CPU back end; None leaves it to ONNX Runtime (one a physical core)
+    bundle     folder or .picme file; None is the model that ships with the package
+    device     "auto" takes the best that works here; "cpu", "cuda", "tensorrt" or "rtx" is had or raises `BackendUnavailable`
+    threads    of the CPU back end; None leaves it to ONNX Runtime (one a physical core)
+    precision  "float32" (None), or "int8" or "float16" where the bundle has it: faster, and a little different. Engines have their own.
     """
 
     def __init__(
-        self, bundle: str | os.PathLike[str] | None = None, device: str = "auto", threads: int | None = None
+        self,
+        bundle: str | os.PathLike[str] | None = None,
+        device: str = "auto",
+        threads: int | None = None,
+        precision: str | None = None,
     ) -> None:
         opened = Bundle(shipped_bundle() if bundle is None else bundle)
-        self._backend = open_backend(opened, device, threads)
+        self._backend = open_backend(opened, device, threads, precision or "float32")
         self._manifest = opened.manifest
         self._closed = False
 

@@ -54,7 +54,7 @@ def diagnose(path: str) -> Diagnosis:
         note = f"{path}: {bundle.manifest.name}, {bundle.manifest.image_size}x{bundle.manifest.image_size}"
         for option in OPTIONS:
             try:
-                backend = option.open(bundle, None)
+                backend = option.open(bundle, None, "float32")
                 attempts.append(Attempt(option.device, option.title, True, backend.name))
                 backend.close()
             except PicmeError as error:

@@ -52,26 +52,29 @@ def nvidia_capability() -> int | None:
     return 10 * major.value + minor.value
 
 
+Opener = Callable[[Bundle, int | None, str], Backend]  # bundle, threads, precision
+
+
 @dataclass(frozen=True)
 class Option:
     """One way to run a bundle."""
 
     device: str
     title: str
-    open: Callable[[Bundle, int | None], Backend]
+    open: Opener
 
 
-def _onnxruntime(device: str) -> Callable[[Bundle, int | None], Backend]:
-    def open_it(bundle: Bundle, threads: int | None) -> Backend:
+def _onnxruntime(device: str) -> Opener:
+    def open_it(bundle: Bundle, threads: int | None, precision: str) -> Backend:
         from picme_sdk.backends.onnxruntime import OnnxRuntime
 
-        return OnnxRuntime(bundle, device, threads)
+        return OnnxRuntime(bundle, device, threads, precision)
 
     return open_it
 
 
-def _engines(module: str) -> Callable[[Bundle, int | None], Backend]:
-    def open_it(bundle: Bundle, threads: int | None) -> Backend:
+def _engines(module: str) -> Opener:
+    def open_it(bundle: Bundle, threads: int | None, precision: str) -> Backend:
         from picme_sdk.backends.tensorrt import TensorRt
 
         return TensorRt(bundle, module)
@@ -90,20 +93,25 @@ OPTIONS = (
 )
 
 
-def open_backend(bundle: Bundle, device: str, threads: int | None) -> Backend:
+def open_backend(bundle: Bundle, device: str, threads: int | None, precision: str = "float32") -> Backend:
     """The back end for a device. A named device is had or raises; "auto" takes the best that works and logs one warning if a
     card is there but can't be used."""
     if device not in DEVICES:
         raise BadArgument(f"device={device!r}", f"one of {', '.join(DEVICES)}", "choose one of them")
     if threads is not None and (isinstance(threads, bool) or not isinstance(threads, int) or not 1 <= threads <= 1024):
         raise BadArgument(f"threads={threads!r}", "None or an integer from 1 to 1024", "choose another")
+    if precision not in bundle.manifest.precisions():
+        have = ", ".join(bundle.manifest.precisions())
+        raise BadArgument(
+            f"precision={precision!r}", f"one that the bundle has: {have}", "choose one, or export with it"
+        )
     graphics = device != "auto" or nvidia_capability() is not None
     failures: list[BackendUnavailable] = []
     for option in OPTIONS:
         if device not in ("auto", option.device) or (not graphics and option.device != "cpu"):
             continue
         try:
-            backend = option.open(bundle, threads)
+            backend = option.open(bundle, threads, precision)
         except BackendUnavailable as error:
             failures.append(error)
             continue

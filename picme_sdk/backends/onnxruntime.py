@@ -27,7 +27,7 @@ TYPES = {"tensor(uint8)": "uint8", "tensor(float)": "float32", "tensor(float16)"
 class OnnxRuntime:
     """One session per graph. Sessions may be run from several threads at once."""
 
-    def __init__(self, bundle: Bundle, device: str, threads: int | None) -> None:
+    def __init__(self, bundle: Bundle, device: str, threads: int | None, precision: str = "float32") -> None:
         try:
             import onnxruntime
         except ImportError as error:
@@ -38,7 +38,7 @@ class OnnxRuntime:
         self.batch = min(8 if device == "cpu" else 64, bundle.manifest.max_batch)
         self._sessions: dict[str, tuple[Any, list[str]]] = {}
         for graph in GRAPHS:
-            entry = bundle.manifest.graph(graph)
+            entry = bundle.manifest.graph(graph, "float32" if graph == "mixture" else precision)
             own = 1 if graph == "mixture" else threads  # too small to share
             session = _session(onnxruntime, bundle.read(entry), entry, device, own)
             self._sessions[graph] = session, [tensor.name for tensor in entry.outputs]

@@ -7,16 +7,18 @@ import shutil
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import onnx
 import pytest
 
 from export.write import entry, write_bundle
-from picme_sdk import backends
+from picme_sdk import Completer, backends
 from picme_sdk.backends import Option, nvidia_capability, open_backend
 from picme_sdk.backends.tensorrt import choose_engines, fits, rebuild
 from picme_sdk.bundle import Bundle
-from picme_sdk.errors import BackendUnavailable, BadBundle
+from picme_sdk.errors import BackendUnavailable, BadArgument, BadBundle
 from tests.conftest import ROOT
+from tests.vectors.make import photo as formula
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +33,7 @@ class Fake:
 
 def options(**works: bool) -> tuple[Option, ...]:
     def opener(device: str):
-        def open_it(bundle: Bundle, threads: int | None) -> Fake:
+        def open_it(bundle: Bundle, threads: int | None, precision: str) -> Fake:
             if not works[device]:
                 raise BackendUnavailable(f"no {device}", "it", f"install {device}")
             return Fake(device)
@@ -86,6 +88,20 @@ def test_a_silently_missing_provider_is_noticed(bundle: Bundle, monkeypatch: pyt
     )
     with pytest.raises(BackendUnavailable, match="without CUDAExecutionProvider"):
         open_backend(bundle, "cuda", None)
+
+
+def test_other_precisions_of_the_bundle_can_be_chosen(bundle_folder: Path) -> None:
+    photo, mask = formula(32, 32), np.zeros((32, 32), np.uint8)
+    mask[8:24, 8:24] = 255
+    with Completer(bundle_folder, "cpu") as plain, Completer(bundle_folder, "cpu", precision="float16") as half:
+        a, b = (c.complete(photo, mask, n=1, seed=1)[0] for c in (plain, half))
+    assert a.token == b.token
+    assert not np.array_equal(a._scene._regions[0].skips["skip_0"], b._scene._regions[0].skips["skip_0"]), (
+        "really another graph"
+    )
+    assert np.abs(a.image.astype(int) - b.image).max() <= 4
+    with pytest.raises(BadArgument, match="float32, float16"):
+        Completer(bundle_folder, "cpu", precision="int8")
 
 
 def test_graphs_with_other_tensors_than_the_manifest_are_refused(bundle_folder: Path, tmp_path: Path) -> None:
