@@ -54,17 +54,21 @@ def matrix_product(threads: int, side: int = 1536) -> tuple[Callable[[], object]
 
 def gflop(model: onnx.ModelProto, batch: int = 1) -> float:
     """2 x multiply-add of the convolutions and matrix products of a graph."""
-    model = onnx.shape_inference.infer_shapes(model)
-    graph = model.graph
+    fixed = onnx.ModelProto.FromString(model.SerializeToString())
+    for value in fixed.graph.input:
+        for size in value.type.tensor_type.shape.dim:
+            if size.HasField("dim_param"):
+                size.dim_value = batch
+    for value in fixed.graph.output:
+        value.type.tensor_type.ClearField("shape")
+    graph = onnx.shape_inference.infer_shapes(fixed, data_prop=True).graph
     shapes = {
-        v.name: [d.dim_value or batch for d in v.type.tensor_type.shape.dim]
+        v.name: [d.dim_value for d in v.type.tensor_type.shape.dim]
         for v in (*graph.value_info, *graph.input, *graph.output)
     }
     weights = {t.name: list(t.dims) for t in graph.initializer}
     total = 0
     for node in graph.node:
-        if node.op_type == "Conv" and node.input[1] in weights:
+        if node.op_type in ("Conv", "Gemm"):  # a Gemm's weight is [outputs, inputs], as torch writes it
             total += 2 * int(np.prod(shapes[node.output[0]])) * int(np.prod(weights[node.input[1]][1:]))
-        elif node.op_type == "Gemm":
-            total += 2 * batch * int(np.prod(weights[node.input[1]]))
     return total / 1e9
