@@ -52,8 +52,8 @@ def matrix_product(threads: int, side: int = 1536) -> tuple[Callable[[], object]
     return lambda: made.run(None, feed), 2 * side**3 / 1e9
 
 
-def gflop(model: onnx.ModelProto, batch: int = 1) -> float:
-    """2 x multiply-add of the convolutions and matrix products of a graph."""
+def with_shapes(model: onnx.ModelProto, batch: int) -> onnx.ModelProto:
+    """A copy whose number of results is `batch` and whose tensors all have shapes."""
     fixed = onnx.ModelProto.FromString(model.SerializeToString())
     for value in fixed.graph.input:
         for size in value.type.tensor_type.shape.dim:
@@ -61,11 +61,13 @@ def gflop(model: onnx.ModelProto, batch: int = 1) -> float:
                 size.dim_value = batch
     for value in fixed.graph.output:
         value.type.tensor_type.ClearField("shape")
-    graph = onnx.shape_inference.infer_shapes(fixed, data_prop=True).graph
-    shapes = {
-        v.name: [d.dim_value for d in v.type.tensor_type.shape.dim]
-        for v in (*graph.value_info, *graph.input, *graph.output)
-    }
+    return onnx.shape_inference.infer_shapes(fixed, data_prop=True)
+
+
+def gflop(model: onnx.ModelProto, batch: int = 1) -> float:
+    """2 x multiply-add of the convolutions and matrix products of a graph."""
+    graph = with_shapes(model, batch).graph
+    shapes = {v.name: [d.dim_value for d in v.type.tensor_type.shape.dim] for v in (*graph.value_info, *graph.output)}
     weights = {t.name: list(t.dims) for t in graph.initializer}
     total = 0
     for node in graph.node:

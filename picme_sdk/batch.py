@@ -96,8 +96,9 @@ def complete_one(completer: Completer, photo: Path, job: Job) -> Report:
                 save_png(image, target, result.token)
             results.append({"file": target.name, "primitive": result.primitive, "weight": result.weight,
                             "log_prob": result.log_prob, "token": result.token})  # fmt: skip
-    except (PicmeError, OSError) as error:
-        return Report(photo.name, "failed", str(error), seconds=time.perf_counter() - start)
+    except Exception as error:  # whatever one file does, the others go on
+        told = str(error) if isinstance(error, (PicmeError, OSError)) else f"{type(error).__name__}: {error}"
+        return Report(photo.name, "failed", told, seconds=time.perf_counter() - start)
     return Report(photo.name, "done", "", scene.ambiguity, time.perf_counter() - start, results)
 
 

@@ -120,7 +120,7 @@ def batch(options: argparse.Namespace) -> int:
     mask = None if options.mask in (None, "alpha") else Path(options.mask)
     if mask is not None and not mask.exists():
         raise BadArgument(f"--mask {mask}", "a file, a folder, or alpha", "check the path")
-    if mask is not None and Path(options.out).resolve() == folder.resolve():
+    if Path(options.out).resolve() == folder.resolve():
         raise BadArgument(f"--out {options.out} is the folder of the photos", "another folder", "choose another")
     if options.json and options.json != "-":
         free(Path(options.json), options.force)

@@ -125,10 +125,10 @@ def test_batch_reports_and_sets_the_exit_code(
     assert main([*arguments, "--json", str(tmp_path / "report.json")]) == 2, "a report is not overwritten either"
 
 
-@pytest.mark.parametrize("wrong", [["missing"], [".", "--mask", "missing.png"]])
+@pytest.mark.parametrize("wrong", [["missing"], [".", "--mask", "missing.png"], [".", "-o", "."]])
 def test_batch_mistakes(bundle_folder: Path, tmp_path: Path, wrong: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    assert main(["batch", *wrong, "-o", "out", "--bundle", str(bundle_folder)]) == 2
+    assert main(["batch", "-o", "out", "--bundle", str(bundle_folder), *wrong]) == 2
 
 
 def test_demo_writes_a_labelled_sheet(bundle_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
