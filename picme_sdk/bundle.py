@@ -24,7 +24,10 @@ class Bundle:
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)
         try:
-            self._zipped = not self.path.is_dir()
+            kind = self.path.stat().st_mode
+            self._zipped = not stat.S_ISDIR(kind)
+            if self._zipped and not stat.S_ISREG(kind):  # opening a pipe would hang
+                raise BadBundle(f"{self.path} is no regular file", "a folder or a .picme file", "check the path")
             data = self._bytes(MANIFEST, None)
         except OSError as error:
             what = error.strerror or str(error)

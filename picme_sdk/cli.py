@@ -1,4 +1,4 @@
-"""The `picme` command: complete, batch, bench, inspect, doctor, demo. Exit codes: 0 ok, 1 some inputs failed, 2 usage or nothing done."""
+"""The `picme` command: complete, batch, bench, studio, inspect, doctor, demo. Exit codes: 0 ok, 1 some inputs failed, 2 usage or nothing done."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import io
 import json
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -95,19 +96,19 @@ def _stem(photo: str) -> str:
 
 
 @contextmanager
-def progress(total: int | None) -> Iterator[Callable[[str], None]]:
+def progress(total: int | None) -> Iterator[Callable[..., None]]:
     """A progress bar where rich is installed and somebody looks; silence elsewhere."""
     try:
         from rich.console import Console
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
     except ImportError:
-        yield lambda text: None
+        yield lambda text, total=None: None
         return
     console = Console(stderr=True)
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=console, disable=not console.is_terminal) as bar:
         task = bar.add_task("", total=total)
-        yield lambda text: bar.update(task, advance=1, description=text)
+        yield lambda text, total=None: bar.update(task, advance=1, description=text, total=total)
 
 
 def batch(options: argparse.Namespace) -> int:
@@ -154,6 +155,39 @@ def batch(options: argparse.Namespace) -> int:
         file=sys.stderr,
     )
     return 1 if counts["failed"] else 0
+
+
+def video(options: argparse.Namespace) -> int:
+    """A video: every frame's hole is filled with the same idea and noise. Without OUT, only the preview is written."""
+    from picme_sdk.imaging import save_png
+    from picme_sdk.video import complete_video, preview
+
+    targets = [Path(name) for name in (options.preview, options.out) if name]
+    if not targets:
+        raise BadArgument("neither OUT nor --preview", "one of them, or both", "name the new video")
+    for target in targets:
+        free(target, options.force)
+    with open_completer(options) as completer:
+        if options.preview:
+            sheet = preview(completer, options.video, options.mask, options.seed, options.temperature)
+            save_png(sheet, Path(options.preview))
+        if not options.out:
+            print(json.dumps({"files": [options.preview]}) if options.json else options.preview)
+            return 0
+        start = time.perf_counter()
+        with progress(None) as say:
+            report = complete_video(
+                completer, options.video, options.out, options.mask, options.primitive, options.seed, options.temperature,
+                options.smoothing, options.force,
+                lambda made, total: say(f"{made / (time.perf_counter() - start):.1f} frames/s", total),
+            )  # fmt: skip
+    if options.json:
+        print(json.dumps({"files": [str(target) for target in targets], **report.as_dict()}))
+        return 0
+    print(report)
+    for target in targets:
+        print(target)
+    return 0
 
 
 def bench(options: argparse.Namespace) -> int:
@@ -206,6 +240,16 @@ def demo(options: argparse.Namespace) -> int:
             + " ".join(f"{i}:{w:.2f}" for i, w in scene.primitives)
         )
     print(out)
+    return 0
+
+
+def studio(options: argparse.Namespace) -> int:
+    """Serve a page on this machine to paint holes and choose among their fills, and open it. Ctrl-C ends it."""
+    from picme_sdk.studio.app import Options, serve
+
+    chosen = Options(options.photo, options.host, options.port, options.token, not options.no_browser)
+    with open_completer(options) as completer:
+        serve(completer, chosen, lambda address: print(address, flush=True))
     return 0
 
 
@@ -312,12 +356,33 @@ def parser() -> argparse.ArgumentParser:
     many.add_argument("--watch", action="store_true", help="go on with photos that come into the folder, until Ctrl-C")
     many.add_argument("--json", metavar="REPORT", help="write a report, - for standard output")
 
+    moving = command("video", video, "complete a video without flicker")
+    moving.add_argument("video", metavar="IN", help="video file")
+    moving.add_argument("out", metavar="OUT", nargs="?", help="new video: .mp4, .m4v, .mov, .mkv or .webm")
+    moving.add_argument(
+        "--mask", required=True, help="picture for all frames, or a video with a mask for each; light = hole"
+    )
+    moving.add_argument("--primitive", type=int, help="the idea to follow (the heaviest of the first frame)")
+    moving.add_argument("--seed", type=int, default=0, help="0 to 2**64 - 1 (0)")
+    moving.add_argument("--temperature", type=float, default=1.0, help="of the noise (1.0)")
+    moving.add_argument("--smoothing", type=float, default=0.8, help="share of the past in the idea, 0 to 1 (0.8)")
+    moving.add_argument("--preview", metavar="SHEET.png", help="write every idea for the first frame with a hole")
+    moving.add_argument("--json", action="store_true", help="report as one line of JSON")
+
     timed = command("bench", bench, "measure latency")
     timed.add_argument("--rounds", type=int, default=20, help="(20)")
     timed.add_argument("--plot", metavar="FILE.png", help="draw cost against the number of results")
     timed.add_argument("--json", action="store_true", help="as one line of JSON")
     shown = command("demo", demo, "complete a sample photo, write a labelled contact sheet")
     shown.add_argument("-o", "--out", default="picme-demo.png", help="(picme-demo.png)")
+    local = command("studio", studio, "paint holes and choose fills on a local page")
+    local.add_argument("photo", nargs="?", help="PNG, JPEG or WebP to open with")
+    local.add_argument("--port", type=int, default=0, help="(any that is free)")
+    local.add_argument("--no-browser", action="store_true", help="print the address, open nothing")
+    local.add_argument(
+        "--host", default="127.0.0.1", help="where to listen (127.0.0.1); beyond this machine needs --token"
+    )
+    local.add_argument("--token", help="at least 16 characters (random)")
     checked = command("inspect", inspect, "check a bundle and print what is in it", runs_model=False)
     checked.add_argument("bundle")
     checked.add_argument("--json", action="store_true", help="the manifest as one line of JSON")

@@ -55,9 +55,9 @@ def complete_frames(
     temperature  scales the noise; 0 shows the idea's mean
     smoothing    0 to 1: share of the past in the idea's mean and scale. 0 follows every frame, 1 keeps the first frame's.
 
-    The first frame is `completer.complete(frame, mask, 1, seed, primitive=primitive, temperature=temperature)`. Later frames keep its noise,
-    and their primitive is the one nearest to where the idea was. A hole is the same as an earlier one where their boxes meet; another is
-    a new hole with its own noise. A frame of another size starts anew. Call once for each shot: an idea does not know of cuts.
+    The first frame is `completer.complete(frame, mask, 1, seed, primitive=..., temperature=...)` with that idea. Later frames keep its
+    noise, and their primitive is the one nearest to where the idea was. A hole is the same as an earlier one where their boxes meet;
+    another is a new hole with its own noise. A frame of another size starts anew. Call once for each shot: an idea does not know of cuts.
     """
     sampling.check_arguments(1, seed, "categorical", primitive, temperature, completer.manifest.primitives)
     sampling.check_number("smoothing", smoothing, 1.0)
@@ -118,7 +118,7 @@ class _Follower:
     def _complete(self, number: int, frame: NDArray[Any], mask: NDArray[Any]) -> NDArray[Any]:
         photo = load(frame)
         if photo.size != self.size:  # another size is another picture
-            self.size, self.tracks = photo.size, []
+            self.size, self.tracks, self.made = photo.size, [], 0
         values = holes._values(mask, photo)
         if values.shape == frame.shape[:2] and values.max() <= FAINT:
             return frame

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from picme_sdk.errors import BadMask, PicmeError
-from picme_sdk.imaging import U8, Box, Patch, Photo, open_image
+from picme_sdk.imaging import MOST_PIXELS, U8, Box, Patch, Photo, open_image
 
 MaskLike = Union[str, "os.PathLike[str]", bytes, bytearray, memoryview, Image.Image, NDArray[Any], None]
 
@@ -172,8 +172,11 @@ class Hole:
             return Patch(self.box, square[y : y + bottom - top, x : x + right - left], self.alpha)
         scale = size / side
         x, y = self.square[:2]
-        part = (left - x) * scale, (top - y) * scale, (right - x) * scale, (bottom - y) * scale
-        resized = Image.fromarray(square).resize((right - left, bottom - top), Image.Resampling.BICUBIC, box=part)
+        # Columns, then rows, in two calls: which of them Pillow does first in one call depends on its version.
+        columns = (left - x) * scale, 0, (right - x) * scale, size
+        rows = 0, (top - y) * scale, right - left, (bottom - y) * scale
+        wide = Image.fromarray(square).resize((right - left, size), Image.Resampling.BICUBIC, box=columns)
+        resized = wide.resize((right - left, bottom - top), Image.Resampling.BICUBIC, box=rows)
         return Patch(self.box, np.asarray(resized), self.alpha)
 
 
@@ -266,6 +269,12 @@ def _hole(photo: Photo, mask: Mask, box: Box, square: Box, size: int) -> Hole:
     image, seen = photo.crop(inside), mask.window(inside)
     side = square[2] - square[0]
     if inside != square:  # what lies beyond the photo is unknown too
+        if side * side > MOST_PIXELS:
+            raise BadMask(
+                f"a hole that needs a square of {side}x{side}",
+                f"at most {MOST_PIXELS:,} pixels",
+                "shrink the photo first",
+            )
         at = slice(inside[1] - square[1], inside[3] - square[1]), slice(inside[0] - square[0], inside[2] - square[0])
         whole, covered = np.zeros((side, side, 3), np.uint8), np.full((side, side), 255, np.uint8)
         whole[at], covered[at] = image, seen

@@ -77,7 +77,7 @@ class Photo:
         if isinstance(self.pixels, Image.Image):
             result = self.pixels.copy()
             for patch in patches:
-                part = np.asarray(self.pixels.crop(patch.box)).copy()
+                part = np.asarray(result.crop(patch.box)).copy()
                 _blend_into(part, patch, self.pixels.mode, self.opaque)
                 mode = None if self.pixels.mode != "I;16" else "I;16"
                 box = (patch.box[0], patch.box[1])

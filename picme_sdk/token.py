@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import re
 import struct
 import zlib
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ from picme_sdk.sampling import HOTTEST, Draw
 VERSION = 1
 LONGEST = 2048  # characters
 DEEPEST = 32
+_LETTERS = re.compile(r"[A-Za-z0-9_-]+")
 
 
 @dataclass(frozen=True)
@@ -103,9 +105,9 @@ def decode(token: str, model_id: str) -> Recipe:
     """The recipe of a token; `BadToken` if it is damaged or of another model."""
     shown = repr(token)[:60]
     try:
-        if not isinstance(token, str) or len(token) > LONGEST:
-            raise ValueError("length")
-        data = base64.b64decode(token.encode("ascii") + b"=" * (-len(token) % 4), altchars=b"-_", validate=True)
+        if not isinstance(token, str) or len(token) > LONGEST or not _LETTERS.fullmatch(token):
+            raise ValueError("form")
+        data = base64.urlsafe_b64decode(token + "=" * (-len(token) % 4))
         body, (check,) = data[:-4], struct.unpack("<I", data[-4:])
         if len(body) < 10 or zlib.crc32(body) != check or body[0] != VERSION:
             raise ValueError("check")
@@ -114,6 +116,7 @@ def decode(token: str, model_id: str) -> Recipe:
         recipe = reader.recipe()
         if reader.at != len(body):
             raise ValueError("length")
+        holes(recipe)
     except (ValueError, struct.error, binascii.Error, UnicodeError) as error:
         raise BadToken(f"token {shown}", "a token as a result carries it", "copy it whole") from error
     if body[1:9] != bytes.fromhex(model_id)[:8]:
@@ -124,10 +127,15 @@ def decode(token: str, model_id: str) -> Recipe:
 
 
 def holes(recipe: Recipe) -> int:
-    """How many holes a recipe is for."""
-    while not isinstance(recipe, Draw):
-        recipe = recipe.parent if isinstance(recipe, Variation) else recipe.first
-    return len(recipe.primitives)
+    """How many holes a recipe is for; `ValueError` if its parts disagree."""
+    if isinstance(recipe, Draw):
+        return len(recipe.primitives)
+    if isinstance(recipe, Variation):
+        return holes(recipe.parent)
+    first, second = holes(recipe.first), holes(recipe.second)
+    if first != second:
+        raise ValueError("holes")
+    return first
 
 
 def _depth(recipe: Recipe) -> int:

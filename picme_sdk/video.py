@@ -33,6 +33,8 @@ _H264 = ("libx264", {"crf": "17"})
 _VP9 = ("libvpx-vp9", {"crf": "24", "b": "0", "row-mt": "1", "cpu-used": "4"})
 ENCODERS = {".mp4": _H264, ".m4v": _H264, ".mov": _H264, ".mkv": _H264, ".webm": _VP9}
 COPIED = ("audio", "subtitle")
+# FFmpeg's bicubic, full chroma in and out, accurate rounding (older PyAV has no names for them): its fast way darkens a picture by a level.
+EXACT = 0x4 | 0x2000 | 0x4000 | 0x40000
 LIMITED = 1  # FFmpeg's number for the usual range of video, 16 to 235
 
 T = TypeVar("T")
@@ -59,6 +61,21 @@ class VideoReport:
 
     def as_dict(self) -> dict[str, Any]:
         return asdict(self) | {"frames_per_second": self.speed}
+
+    def __str__(self) -> str:
+        found = self.stability
+        lines = [
+            f"{self.frames} frames of {self.size[0]}x{self.size[1]} in {self.seconds:.1f} s, {self.speed:.1f} a second"
+        ]
+        lines += [f"not carried over: {', '.join(self.dropped)}"] if self.dropped else []
+        lines += ["mean change from a frame to the next inside the hole, of 255 levels:"]
+        for name, change, pairs in (
+            ("pinned", found.pinned, found.pairs),
+            ("independent", found.independent, found.compared),
+            ("source", found.source, found.pairs),
+        ):
+            lines += [f"  {name:12} {'-' if change is None else f'{change:.2f}':>6}   ({pairs} pairs)"]
+        return "\n".join(lines)
 
 
 def complete_video(
@@ -146,12 +163,6 @@ def _pyav() -> ModuleType:
     return av
 
 
-def _exact() -> int:
-    """How colours are converted: FFmpeg's fast way darkens a whole picture by a level each time."""
-    flags = _pyav().video.reformatter.Interpolation
-    return int(flags.BICUBIC | flags.ACCURATE_RND | flags.FULL_CHR_H_INT | flags.FULL_CHR_H_INP)
-
-
 @contextmanager
 def _telling(given: str, expected: str, cure: str) -> Iterator[None]:
     """FFmpeg's errors as ours."""
@@ -159,7 +170,7 @@ def _telling(given: str, expected: str, cure: str) -> Iterator[None]:
     try:
         yield
     except av.error.FFmpegError as error:
-        raise BadVideo(f"{given} ({str(error)[:120]})", expected, cure) from error
+        raise BadVideo(f"{given} ({error.strerror})", expected, cure) from error
 
 
 class _Last(Iterator[T]):
@@ -186,8 +197,8 @@ class _Reader:
         with _telling(f"{path} can't be read", "a video", "check the file"):
             # Files only: a playlist must not make us fetch anything.
             self.container = av.open(str(path), options={"protocol_whitelist": "file"})
-        covers = int(av.stream.Disposition.attached_pic)
-        videos = [s for s in self.container.streams.video if not int(s.disposition) & covers and s.codec_context]
+        cover = av.stream.Disposition.attached_pic
+        videos = [s for s in self.container.streams.video if not s.disposition & cover and s.codec_context]
         if not videos:
             self.container.close()
             raise BadVideo(f"{path} has no video stream that can be decoded", "a video", "check the file")
@@ -218,7 +229,7 @@ class _Reader:
                         self.packets.append(packet)
                     continue
                 for frame in packet.decode():
-                    upright = self._upright(frame, frame.to_ndarray(format=pixels, interpolation=_exact()))
+                    upright = self._upright(frame, frame.to_ndarray(format=pixels, interpolation=EXACT))
                     shape = shape or upright.shape
                     if upright.shape != shape:
                         raise BadVideo(
@@ -319,7 +330,7 @@ class _Writer:
                 format=self.stream.codec_context.pix_fmt,
                 dst_colorspace=like.colorspace,
                 dst_color_range=LIMITED,
-                interpolation=_exact(),
+                interpolation=EXACT,
             )
             frame.pts, frame.time_base = like.pts, like.time_base
             if like.duration:

@@ -102,7 +102,8 @@ def test_the_wheel_holds_the_runtime_only(wheel: Path) -> None:
     names = zipfile.ZipFile(wheel).namelist()
     tops = {name.split("/")[0] for name in names}
     assert {top for top in tops if not top.endswith(".dist-info")} == {"picme_sdk"}
-    assert {"picme_sdk/py.typed", "picme_sdk/samples/chelsea.jpg"} <= set(names)
+    expected = ["py.typed", "samples/chelsea.jpg", "studio/page/index.html", "studio/openapi.json"]
+    assert {f"picme_sdk/{name}" for name in expected} <= set(names)
 
 
 def test_readme_links_and_commands_exist() -> None:

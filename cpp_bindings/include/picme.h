@@ -72,11 +72,11 @@ typedef enum picme_status {
 } picme_status;
 
 typedef enum picme_format { /* 8 bits a channel, in this order in memory */
-    PICME_RGB8 = 0,
-    PICME_BGR8 = 1,
-    PICME_RGBA8 = 2,
-    PICME_BGRA8 = 3,
-    PICME_GRAY8 = 4
+                            PICME_RGB8 = 0,
+                            PICME_BGR8 = 1,
+                            PICME_RGBA8 = 2,
+                            PICME_BGRA8 = 3,
+                            PICME_GRAY8 = 4
 } picme_format;
 
 typedef enum picme_strategy {
@@ -102,10 +102,11 @@ PICME_API const char *picme_last_error(void);
 
 typedef struct picme_load_params {
     size_t size;
-    const char *bundle;   /* folder or .picme file */
-    const char *runtime;  /* ONNX Runtime library. NULL: environment PICME_ONNXRUNTIME, then where the loader looks */
-    const char *provider; /* "auto", "cpu", "cuda", "tensorrt" or "rtx". A named one is had or the call fails. NULL: "auto" */
-    int32_t threads;      /* of the CPU, 1 to 1024. 0: one a physical core */
+    const char *bundle;    /* folder or .picme file */
+    const char *runtime;   /* ONNX Runtime library. NULL: environment PICME_ONNXRUNTIME, then where the loader looks */
+    const char *provider;  /* "auto", "cpu", "cuda", "tensorrt" or "rtx". A named one is had or the call fails. NULL: "auto" */
+    const char *precision; /* "float32", or "int8" or "float16" where the bundle has it: faster, a little different. NULL: "float32" */
+    int32_t threads;       /* of the CPU, 1 to 1024. 0: one a physical core */
 } picme_load_params;
 
 /* Load a model. All its files are checked first. A process uses one ONNX Runtime library: the first that was loaded. */
@@ -114,10 +115,10 @@ PICME_API picme_status picme_completer_destroy(picme_completer **completer);
 
 typedef struct picme_completer_info {
     size_t size;
-    char name[65];     /* of the model */
-    char model_id[65]; /* in hexadecimal; tokens belong to it */
-    char backend[64];  /* such as "onnxruntime 1.31.1" */
-    char device[16];   /* what runs the graphs: "cpu", "cuda", "tensorrt" or "rtx" */
+    char name[65];      /* of the model */
+    char model_id[65];  /* in hexadecimal; tokens belong to it */
+    char backend[64];   /* such as "onnxruntime 1.31.1" */
+    char device[16];    /* what runs the graphs: "cpu", "cuda", "tensorrt" or "rtx" */
     int32_t image_size; /* side of the model's square, pixels */
     int32_t primitives;
     int32_t latent;
@@ -134,11 +135,12 @@ typedef struct picme_encode_params {
     const uint8_t *pixels; /* rows from top to bottom */
     int32_t width;
     int32_t height;
-    int32_t format;      /* picme_format */
-    int32_t context;     /* smallest side, in photo pixels, of the square that the model sees around a hole. 0: its own resolution */
-    size_t stride;       /* bytes from row to row. 0: no gaps */
-    const uint8_t *mask; /* one byte a pixel: 255 = hole, 0 = keep, between = soft edge; or 1 and 0. NULL: transparent pixels are the hole */
-    size_t mask_stride;  /* 0: no gaps */
+    int32_t format;  /* picme_format */
+    int32_t context; /* smallest side, in photo pixels, of the square that the model sees around a hole. 0: its own resolution */
+    size_t stride;   /* bytes from row to row. 0: no gaps */
+    const uint8_t
+        *mask;          /* one byte a pixel: 255 = hole, 0 = keep, between = soft edge; or 1 and 0. NULL: transparent pixels are the hole */
+    size_t mask_stride; /* 0: no gaps */
 } picme_encode_params;
 
 /* Encode a photo with its hole. */
@@ -170,9 +172,9 @@ typedef struct picme_result {
     size_t stride;   /* in: bytes from row to row; gaps are left alone. 0: no gaps */
     int32_t primitive;
     int32_t reserved;
-    double weight;    /* of the primitive, 0 to 1 */
-    double log_prob;  /* log of weight times density, to rank results of one scene */
-    double decode_ms; /* this result's share of its batch */
+    double weight;                /* of the primitive, 0 to 1 */
+    double log_prob;              /* log of weight times density, to rank results of one scene */
+    double decode_ms;             /* this result's share of its batch */
     char token[PICME_TOKEN_SIZE]; /* replays the result, in C and Python, on any device */
 } picme_result;
 
@@ -207,7 +209,7 @@ PICME_API picme_status picme_interpolate(const picme_scene *scene, const char *f
 /* ---- Defaults: compiled into the caller, so that `size` is the size the caller knows ------------------------------------------ */
 
 static inline picme_load_params picme_load_params_default(void) {
-    picme_load_params params = {sizeof(picme_load_params), NULL, NULL, NULL, 0};
+    picme_load_params params = {sizeof(picme_load_params), NULL, NULL, NULL, NULL, 0};
     return params;
 }
 

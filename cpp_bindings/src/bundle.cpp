@@ -29,7 +29,8 @@ Descriptor open_regular(int folder, const std::string &part, const std::string &
     Descriptor file(openat(folder, part.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC | flags));
     if (file.get() < 0) {
         const int error = errno;
-        if (flags && is_link(folder, part.c_str())) throw bad_bundle(name + " is a symbolic link", "plain files", "copy the bundle with its files");
+        if (flags && is_link(folder, part.c_str()))
+            throw bad_bundle(name + " is a symbolic link", "plain files", "copy the bundle with its files");
         throw bad_bundle(name + ": " + std::strerror(error), "a readable file");
     }
     struct stat status {};
@@ -46,7 +47,8 @@ std::string read_folder_file(const std::string &path, const std::string &name, s
         Descriptor next(openat(folder.get(), part.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
         if (next.get() < 0) {
             const int error = errno;
-            if (is_link(folder.get(), part.c_str())) throw bad_bundle(name + " is a symbolic link", "plain files", "copy the bundle with its files");
+            if (is_link(folder.get(), part.c_str()))
+                throw bad_bundle(name + " is a symbolic link", "plain files", "copy the bundle with its files");
             throw bad_bundle(name + ": " + std::strerror(error), "a readable file");
         }
         folder = std::move(next);

@@ -18,7 +18,7 @@ using Choices = std::initializer_list<std::string_view>;
 
 constexpr std::int64_t LARGEST_FILE = std::int64_t{2} << 30;
 constexpr std::size_t MOST_FILES = 256;
-constexpr Choices GRAPHS = {"encoder", "mixture", "decoder"};
+const Choices GRAPHS = {"encoder", "mixture", "decoder"};
 
 Failure bad(const std::string &given, const std::string &expected) {
     return bad_bundle("picme.json: " + given, expected, "export the bundle again");
@@ -170,7 +170,9 @@ GraphFile read_graph_keys(const Reader &r, std::set<std::string> &listed) {
 }
 
 void check_engine(const Value &value, std::set<std::string> &listed) {
-    const Reader r(value, "manifest.engines", {"graph", "precision", "file", "sha256", "bytes", "inputs", "outputs", "builder", "version", "target", "source", "profile"});
+    const Reader r(
+        value, "manifest.engines",
+        {"graph", "precision", "file", "sha256", "bytes", "inputs", "outputs", "builder", "version", "target", "source", "profile"});
     read_graph_keys(r, listed);
     r.choice("builder", {"tensorrt", "tensorrt_rtx"});
     r.text("version", is_version);
@@ -179,8 +181,10 @@ void check_engine(const Value &value, std::set<std::string> &listed) {
     const auto &profile = r.items("profile");
     std::int64_t before = 1;
     for (const Value &size : profile) {
-        if (size.kind != Value::Integer || size.integer < before) before = -1;
-        else if (before > 0) before = size.integer;
+        if (size.kind != Value::Integer || size.integer < before)
+            before = -1;
+        else if (before > 0)
+            before = size.integer;
     }
     if (profile.size() != 3 || before < 0) throw bad(r.name("profile"), "three rising positive integers");
 }
@@ -202,8 +206,16 @@ void check_seal(std::string_view data, const std::string &seal) {
 
 } // namespace
 
-const GraphFile &Manifest::graph(std::string_view wanted) const {
-    return *std::find_if(graphs.begin(), graphs.end(), [&](const GraphFile &g) { return g.graph == wanted && g.precision == "float32"; });
+const GraphFile &Manifest::graph(std::string_view wanted, std::string_view precision) const {
+    const std::string_view own = wanted == "mixture" ? "float32" : precision;
+    return *std::find_if(graphs.begin(), graphs.end(), [&](const GraphFile &g) { return g.graph == wanted && g.precision == own; });
+}
+
+bool Manifest::has(std::string_view precision) const {
+    const auto listed = [&](const char *name) {
+        return std::any_of(graphs.begin(), graphs.end(), [&](const GraphFile &g) { return g.graph == name && g.precision == precision; });
+    };
+    return listed("encoder") && listed("decoder");
 }
 
 std::string Manifest::model_id() const {
@@ -221,9 +233,12 @@ Manifest parse_manifest(std::string_view data) {
         throw bad(std::string("not JSON (") + error.what() + ")", "plain JSON without repeated keys");
     }
     const auto format = table.object.find("format");
-    if (table.kind == Value::Object && (format == table.object.end() || format->second.kind != Value::Integer || format->second.integer != 1))
+    if (table.kind == Value::Object &&
+        (format == table.object.end() || format->second.kind != Value::Integer || format->second.integer != 1))
         throw bad("another format", "format 1; update picme-sdk or export again");
-    const Reader r(table, "manifest", {"format", "name", "licence", "image_size", "primitives", "latent", "max_batch", "graphs", "engines", "files", "made_by", "verified", "card", "seal"});
+    const Reader r(table, "manifest",
+                   {"format", "name", "licence", "image_size", "primitives", "latent", "max_batch", "graphs", "engines", "files", "made_by",
+                    "verified", "card", "seal"});
     Manifest made;
     made.name = r.text("name", is_model_name);
     r.text("licence");
@@ -234,11 +249,14 @@ Manifest parse_manifest(std::string_view data) {
     std::set<std::string> listed;
     std::set<std::pair<std::string, std::string>> graphs;
     for (const Value &value : r.items("graphs")) {
-        made.graphs.push_back(read_graph_keys(Reader(value, "manifest.graphs", {"graph", "precision", "file", "sha256", "bytes", "inputs", "outputs"}), listed));
-        if (!graphs.emplace(made.graphs.back().graph, made.graphs.back().precision).second) throw bad("a graph twice", "each once a precision");
+        made.graphs.push_back(read_graph_keys(
+            Reader(value, "manifest.graphs", {"graph", "precision", "file", "sha256", "bytes", "inputs", "outputs"}), listed));
+        if (!graphs.emplace(made.graphs.back().graph, made.graphs.back().precision).second)
+            throw bad("a graph twice", "each once a precision");
     }
     for (const auto &graph : GRAPHS)
-        if (!graphs.count({std::string(graph), "float32"})) throw bad("no " + std::string(graph) + " in float32", "all three graphs in float32");
+        if (!graphs.count({std::string(graph), "float32"}))
+            throw bad("no " + std::string(graph) + " in float32", "all three graphs in float32");
     for (const Value &value : r.items("engines")) check_engine(value, listed);
     for (const Value &value : r.items("files")) {
         GraphFile plain;

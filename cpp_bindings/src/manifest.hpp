@@ -28,8 +28,10 @@ struct Manifest {
     int image_size = 0, primitives = 0, latent = 0, max_batch = 0;
     std::vector<GraphFile> graphs;
 
-    const GraphFile &graph(std::string_view name) const; // in float32, which always exists
-    std::string model_id() const;                        // names the model in tokens
+    // Float32 always exists; the mixture has no other precision.
+    const GraphFile &graph(std::string_view name, std::string_view precision = "float32") const;
+    bool has(std::string_view precision) const; // of encoder and decoder
+    std::string model_id() const;               // names the model in tokens
 };
 
 // Anything but exactly the documented form is a Failure.

@@ -7,8 +7,8 @@
 namespace picme {
 namespace {
 
-constexpr int BITS = 22;          // 32, less 8 for the value and 2 for weights beyond 0..1
-constexpr double TOUCHED = 1e-6;  // share of a pixel from which on it counts
+constexpr int BITS = 22;         // 32, less 8 for the value and 2 for weights beyond 0..1
+constexpr double TOUCHED = 1e-6; // share of a pixel from which on it counts
 
 double triangle(double x) {
     x = std::fabs(x);
@@ -44,13 +44,14 @@ Taps::Taps(int in, float low, float high, int out, const Filter &filter) {
         const double centre = double{low} + (i + 0.5) * scale;
         const int first = std::max(static_cast<int>(centre - support + 0.5), 0);
         const int end = std::min(static_cast<int>(centre + support + 0.5), in);
-        const Span span{first, end - first, weights.size()};
+        Span span{first, end - first, weights.size()};
         double sum = 0;
         for (int x = first; x < end; ++x) {
             weights.push_back(filter.weight((x - centre + 0.5) * (1.0 / widened)));
             sum += weights.back();
         }
         for (std::size_t w = span.offset; sum != 0 && w < weights.size(); ++w) weights[w] /= sum;
+        for (; span.length > 1 && weights.back() == 0; --span.length) weights.pop_back(); // where nothing is scaled: one tap
         spans.push_back(span);
     }
 }
@@ -66,10 +67,11 @@ std::vector<std::uint8_t> resample_rgb(const Taps &columns, const Taps &rows, co
         for (const Taps::Span &span : columns.spans) {
             const int from = std::max(span.first, window.left), to = std::min(span.first + span.length, window.right);
             std::int32_t sum[3] = {1 << (BITS - 1), 1 << (BITS - 1), 1 << (BITS - 1)};
-            const std::int32_t *weight = across.data() + span.offset + (from - span.first);
-            const std::uint8_t *pixel = line.data() + (from - window.left) * std::ptrdiff_t{3};
-            for (int x = from; x < to; ++x, ++weight, pixel += 3)
-                for (int c = 0; c < 3; ++c) sum[c] += pixel[c] * *weight;
+            for (int x = from; x < to; ++x) {
+                const std::int32_t weight = across[span.offset + places(x - span.first)];
+                const std::uint8_t *pixel = line.data() + places(x - window.left) * 3;
+                for (int c = 0; c < 3; ++c) sum[c] += pixel[c] * weight;
+            }
             for (const std::int32_t value : sum) *out++ = clip(value);
         }
     }
@@ -90,21 +92,30 @@ std::vector<std::uint8_t> resample_rgb(const Taps &columns, const Taps &rows, co
 
 std::vector<std::uint8_t> resample_touched(const Taps &columns, const Taps &rows, const Window &window,
                                            const std::function<const std::uint8_t *(int row)> &read) {
-    const std::size_t width = columns.spans.size();
-    // What a row outside the window gives: all of it is unknown.
-    const auto horizontal = [&](const std::uint8_t *values, float *out) {
+    const std::size_t width = columns.spans.size(), line_size = places(window.right - window.left);
+    std::vector<double> line(places(std::max(columns.last(), window.right)), 1.0); // a row outside the window: all is unknown
+    const auto horizontal = [&](float *out) {
         for (const Taps::Span &span : columns.spans) {
             double sum = 0;
-            for (int x = span.first; x < span.first + span.length; ++x)
-                if (!values || x < window.left || x >= window.right || values[x - window.left])
-                    sum += columns.weights[span.offset + places(x - span.first)];
+            for (int i = 0; i < span.length; ++i) sum += columns.weights[span.offset + places(i)] * line[places(span.first + i)];
             *out++ = static_cast<float>(sum);
         }
     };
     const int top = std::max(rows.first(), window.top), bottom = std::min(rows.last(), window.bottom);
     std::vector<float> outside(width), between(places(std::max(bottom - top, 0)) * width);
-    horizontal(nullptr, outside.data());
-    for (int y = top; y < bottom; ++y) horizontal(read(y), between.data() + places(y - top) * width);
+    horizontal(outside.data());
+    std::vector<std::uint8_t> before;
+    for (int y = top; y < bottom; ++y) {
+        const std::uint8_t *values = read(y);
+        float *out = between.data() + places(y - top) * width;
+        if (y > top && std::equal(before.begin(), before.end(), values)) { // neighbouring rows of a mask are often equal
+            std::copy_n(out - width, width, out);
+            continue;
+        }
+        before.assign(values, values + line_size);
+        std::transform(before.begin(), before.end(), line.begin() + window.left, [](std::uint8_t v) { return v ? 1.0 : 0.0; });
+        horizontal(out);
+    }
     std::vector<std::uint8_t> made(rows.spans.size() * width);
     std::vector<double> sums(width);
     for (std::size_t row = 0; row < rows.spans.size(); ++row) {

@@ -17,8 +17,7 @@ constexpr double NEAR = 0.01;   // primitives closer than this are one idea, see
 
 std::vector<Draw> numbered(const std::vector<const Mixture *> &mixtures, const Wish &wish, bool diverse, std::uint32_t start) {
     std::vector<Draw> made(static_cast<std::size_t>(wish.n) - start);
-    for (std::size_t i = 0; i < made.size(); ++i)
-        made[i] = {{}, wish.seed, start + static_cast<std::uint32_t>(i), wish.temperature};
+    for (std::size_t i = 0; i < made.size(); ++i) made[i] = {{}, wish.seed, start + static_cast<std::uint32_t>(i), wish.temperature};
     for (std::uint32_t hole = 0; hole < mixtures.size(); ++hole) {
         const std::vector<int> ideas = diverse && wish.primitive < 0 ? mixtures[hole]->ideas() : std::vector<int>{};
         for (std::size_t i = 0; i < made.size(); ++i) {
@@ -90,7 +89,8 @@ Mixture::Mixture(const float *weights, const float *centres, const float *log_sc
                         std::all_of(centres, centres + all, [](float v) { return std::isfinite(v); }) &&
                         std::all_of(log_scales, log_scales + all, [](float v) { return v < WIDEST; }); // false for NaN too
     if (!usable)
-        throw Failure(PICME_NUMERICAL_ERROR, "a mixture with numbers that are not finite", "finite numbers", "use provider cpu, or another bundle");
+        throw Failure(PICME_NUMERICAL_ERROR, "a mixture with numbers that are not finite", "finite numbers",
+                      "use provider cpu, or another bundle");
     log_weights.assign(weights, weights + count);
     means.assign(centres, centres + all);
     scales.assign(log_scales, log_scales + all);
@@ -120,7 +120,8 @@ double Mixture::ambiguity() const {
 std::vector<int> Mixture::order() const {
     std::vector<int> made(log_weights.size());
     std::iota(made.begin(), made.end(), 0);
-    std::stable_sort(made.begin(), made.end(), [&](int a, int b) { return log_weights[static_cast<std::size_t>(a)] > log_weights[static_cast<std::size_t>(b)]; });
+    std::stable_sort(made.begin(), made.end(),
+                     [&](int a, int b) { return log_weights[static_cast<std::size_t>(a)] > log_weights[static_cast<std::size_t>(b)]; });
     return made;
 }
 
@@ -162,7 +163,8 @@ double Mixture::log_prob(int primitive, const std::vector<double> &noise) const 
 std::vector<double> noise_of(const Draw &draw, int dimensions, std::uint32_t hole) {
     std::vector<double> made;
     made.reserve(static_cast<std::size_t>(dimensions));
-    for (const float value : normals(draw.seed, draw.index, dimensions, hole, NOISE)) made.push_back(double{draw.temperature} * double{value});
+    for (const float value : normals(draw.seed, draw.index, dimensions, hole, NOISE))
+        made.push_back(double{draw.temperature} * double{value});
     return made;
 }
 

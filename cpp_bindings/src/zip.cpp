@@ -44,7 +44,8 @@ Entry find(const std::string &central, const std::string &path, const std::strin
     for (std::size_t at = 0; at < central.size();) {
         if (central.size() - at < CENTRAL_SIZE || central.compare(at, 4, "PK\1\2") != 0) throw no_zip(path);
         const auto name_size = static_cast<std::size_t>(number(central, at + 28, 2));
-        const std::size_t next = at + CENTRAL_SIZE + name_size + static_cast<std::size_t>(number(central, at + 30, 2) + number(central, at + 32, 2));
+        const std::size_t next =
+            at + CENTRAL_SIZE + name_size + static_cast<std::size_t>(number(central, at + 30, 2) + number(central, at + 32, 2));
         if (next > central.size()) throw no_zip(path);
         if (name_size == name.size() && central.compare(at + CENTRAL_SIZE, name_size, name) == 0) {
             entry = {number(central, at + 10, 2), number(central, at + 8, 2),  number(central, at + 16, 4),

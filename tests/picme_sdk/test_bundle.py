@@ -165,6 +165,12 @@ def test_links_pipes_and_folders_in_place_of_files_are_refused(folder: Path, tmp
         Bundle(folder).verify()
 
 
+def test_a_pipe_named_as_a_bundle_does_not_hang(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.picme")
+    with pytest.raises(BadBundle, match="no regular file"):
+        Bundle(tmp_path / "pipe.picme")
+
+
 @pytest.mark.parametrize("trick", ["compressed", "twice"])
 def test_zips_that_do_more_than_store_are_refused(folder: Path, tmp_path: Path, trick: str) -> None:
     packed = tmp_path / "tiny.picme"

@@ -169,9 +169,38 @@ def test_bench_measures_and_draws(bundle_folder: Path, tmp_path: Path, capsys: p
     assert "around the graphs" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("command", ["complete", "batch", "bench", "demo", "inspect", "doctor"])
+@pytest.mark.parametrize("command", ["complete", "batch", "video", "bench", "studio", "demo", "inspect", "doctor"])
 def test_every_command_explains_itself(command: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as stopped:
         main([command, "--help"])
     assert stopped.value.code == 0
     assert "usage: picme" in capsys.readouterr().out
+
+
+def test_video_previews_and_measures(
+    bundle_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import av
+
+    monkeypatch.chdir(tmp_path)
+    mask = np.zeros((40, 48), np.uint8)
+    mask[12:26, 14:30] = 255
+    Image.fromarray(mask).save("mask.png")
+    with av.open("in.mp4", "w") as out:
+        stream = out.add_stream("libx264", rate=25)
+        stream.width, stream.height, stream.pix_fmt = 48, 40, "yuv420p"
+        for _ in range(3):
+            out.mux(stream.encode(av.VideoFrame.from_ndarray(formula(48, 40))))
+        out.mux(stream.encode(None))
+    base = ["--mask", "mask.png", "--bundle", str(bundle_folder)]
+    assert main(["video", "in.mp4", *base]) == 2
+    assert "neither OUT nor --preview" in capsys.readouterr().err
+    assert main(["video", "in.mp4", *base, "--preview", "sheet.png"]) == 0
+    assert read_image(tmp_path / "sheet.png").width > 1000
+    assert main(["video", "in.mp4", "out.mp4", *base]) == 0
+    printed = capsys.readouterr().out
+    for word in ("3 frames of 48x40", "pinned", "independent", "source", "out.mp4"):
+        assert word in printed
+    assert main(["video", "in.mp4", "out.mp4", *base]) == 2, "nothing is overwritten"
+    assert main(["video", "in.mp4", "out.mp4", *base, "--force", "--json", "--primitive", "1"]) == 0
+    assert json.loads(capsys.readouterr().out)["frames"] == 3

@@ -133,6 +133,14 @@ def test_what_the_model_sees_never_mixes_with_the_hole() -> None:
         assert np.array_equal(*seen)
 
 
+def test_a_square_far_beyond_the_photo_is_refused_before_memory_is_taken() -> None:
+    mask = np.zeros((100, 50_000), bool)
+    mask[50, 1000:49_000] = True
+    photo = load(np.zeros((100, 50_000), np.uint8))
+    with pytest.raises(BadMask, match="72000x72000"):
+        find_holes(photo, load_mask(mask, photo), 32, None)
+
+
 def test_far_holes_are_apart_near_ones_together() -> None:
     assert len(holes_of(1000, 1000, [(10, 10, 40, 40), (900, 900, 950, 950)])) == 2
     assert len(holes_of(1000, 1000, [(10, 10, 40, 40), (45, 10, 70, 40)])) == 1

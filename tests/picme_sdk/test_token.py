@@ -47,10 +47,15 @@ def test_every_single_change_is_refused() -> None:
                     continue
 
 
-@pytest.mark.parametrize("token", ["", "x", "AAAA", "=" * 40, "\0" * 40, "A" * (LONGEST + 1), None, 7, b"AAAA"])
+@pytest.mark.parametrize("token", ["", "x", "AAAA", "=" * 40, "\0" * 40, "A" * (LONGEST + 1), "AA+/", None, 7, b"AAAA"])
 def test_what_is_no_token_is_refused(token: object) -> None:
     with pytest.raises(BadToken):
         decode(token, MODEL)
+
+
+def test_a_blend_of_different_numbers_of_holes_is_refused() -> None:
+    with pytest.raises(BadToken):
+        decode(encode(Blend(DRAW, Draw((1, 2), 0, 0, 1.0), 0.5), MODEL), MODEL)
 
 
 def test_random_bytes_are_refused() -> None:

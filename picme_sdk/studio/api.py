@@ -1,0 +1,233 @@
+"""What the studio can be asked: requests as frozen dataclasses (their fields are the JSON keys), answers as `Reply`.
+
+Nothing here knows of HTTP servers or threads: a function takes a request and returns bytes, or an iterator of lines that are made
+while they are sent. Pictures come as base64 inside JSON. No request holds a path or an address, and nothing that was uploaded is
+sent back: every picture that leaves is encoded anew as PNG.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import MISSING, dataclass, fields
+from typing import Any, TypeVar
+
+from picme_sdk import __version__
+from picme_sdk.completer import Completer
+from picme_sdk.errors import BadArgument
+from picme_sdk.imaging import Box
+from picme_sdk.scene import Completion, Scene
+from picme_sdk.studio.pictures import MOST_PIXELS, check_picture, png, preview, read_hole, read_photo, to_text
+from picme_sdk.studio.store import Jobs, Kept, Store
+
+T = TypeVar("T")
+
+MOST_RESULTS = 64  # of one request
+
+
+@dataclass(frozen=True)
+class Reply:
+    """An answer: a whole body, or lines of JSON that are made one by one."""
+
+    body: bytes = b""
+    lines: Iterator[bytes] | None = None
+    kind: str = "application/json"
+    status: int = 200
+
+
+@dataclass(frozen=True)
+class NewScene:
+    """A photo and its hole; without a mask, the photo's transparent pixels."""
+
+    photo: str
+    mask: str | None = None
+    context: int | None = None
+
+
+@dataclass(frozen=True)
+class Samples:
+    """See `Scene.sample`."""
+
+    n: int = 6
+    seed: int | None = None
+    strategy: str = "diverse"
+    primitive: int | None = None
+    temperature: float = 1.0
+
+
+@dataclass(frozen=True)
+class Variations:
+    """More like the result of this token; see `Completion.variations`."""
+
+    token: str
+    n: int = 4
+    strength: float = 0.3
+    seed: int | None = None
+
+
+@dataclass(frozen=True)
+class Interpolation:
+    """From one token's result to another's; see `Scene.interpolate`."""
+
+    first: str
+    second: str
+    steps: int = 5
+
+
+@dataclass(frozen=True)
+class Replay:
+    """One result by its token."""
+
+    token: str
+
+
+@dataclass(frozen=True)
+class Complete:
+    """`NewScene` and `Samples` at once."""
+
+    photo: str
+    mask: str | None = None
+    context: int | None = None
+    n: int = 6
+    seed: int | None = None
+    strategy: str = "diverse"
+    primitive: int | None = None
+    temperature: float = 1.0
+
+
+class Studio:
+    """A completer with what was encoded so far. `photo` is the file that the page opens with, if any."""
+
+    def __init__(self, completer: Completer, photo: bytes | None = None) -> None:
+        self.completer, self.store, self.jobs = completer, Store(), Jobs()
+        self._photo = None if photo is None else (photo, check_picture(photo, "photo"))
+
+    def health(self) -> Reply:
+        found = {"status": "ok", "version": __version__, "scenes": len(self.store), "jobs": self.jobs.open}
+        return _json(found)
+
+    def model(self) -> Reply:
+        manifest = self.completer.manifest
+        return _json(
+            {
+                "name": manifest.name, "licence": manifest.licence, "image_size": manifest.image_size,
+                "primitives": manifest.primitives, "model_id": manifest.model_id, "limits": manifest.card.limits,
+                "backend": self.completer.backend, "device": self.completer.device,
+                "most_pixels": MOST_PIXELS, "most_results": MOST_RESULTS,
+            }
+        )  # fmt: skip
+
+    def first_photo(self) -> Reply:
+        if self._photo is None:
+            return Reply(status=204)
+        return Reply(self._photo[0], kind=self._photo[1])
+
+    def new_scene(self, asked: NewScene) -> Reply:
+        return _json(_described(self.store.add(*self._encode(asked.photo, asked.mask, asked.context))), 201)
+
+    def scene(self, handle: str) -> Reply:
+        return _json(_described(self.store.get(handle)))
+
+    def forget(self, handle: str) -> Reply:
+        self.store.remove(handle)
+        return Reply(status=204)
+
+    def samples(self, handle: str, asked: Samples) -> Reply:
+        kept = self.store.get(handle)
+        return _previews(kept, _stream(kept.scene, asked))
+
+    def variations(self, handle: str, asked: Variations) -> Reply:
+        kept = self.store.get(handle)
+        _check_count("n", asked.n)
+        return _previews(
+            kept, _one_by_one(kept.scene.replay(asked.token).variations(asked.n, asked.strength, asked.seed))
+        )
+
+    def interpolation(self, handle: str, asked: Interpolation) -> Reply:
+        kept = self.store.get(handle)
+        _check_count("steps", asked.steps)
+        ends = kept.scene.replay(asked.first), kept.scene.replay(asked.second)
+        return _previews(kept, _one_by_one(kept.scene.interpolate(*ends, asked.steps)))
+
+    def replay(self, handle: str, asked: Replay) -> Reply:
+        kept = self.store.get(handle)
+        return _previews(kept, iter([kept.scene.replay(asked.token)]))
+
+    def image(self, handle: str, asked: Replay) -> Reply:
+        """The whole picture, as one downloads it."""
+        return Reply(png(self.store.get(handle).scene.replay(asked.token)), kind="image/png")
+
+    def complete(self, asked: Complete) -> Reply:
+        scene, _ = self._encode(asked.photo, asked.mask, asked.context)
+        wanted = Samples(asked.n, asked.seed, asked.strategy, asked.primitive, asked.temperature)
+        return Reply(
+            lines=(_line({**_facts(result), "image": to_text(png(result))}) for result in _stream(scene, wanted)),
+            kind="application/x-ndjson",
+        )
+
+    def _encode(self, photo: str, mask: str | None, context: int | None) -> tuple[Scene, Box]:
+        picture = read_photo(photo)
+        hole, box = read_hole(picture, mask)
+        return self.completer.encode(picture, hole, context=context), box
+
+
+def read(kind: type[T], body: bytes) -> T:
+    """A request from its JSON. The key set is closed; the values are checked by what uses them."""
+    try:
+        found = json.loads(body)
+    except (ValueError, RecursionError) as error:
+        raise BadArgument("a body that is no JSON", "a JSON object", "see openapi.json") from error
+    known = {f.name: f for f in fields(kind)}  # type: ignore[arg-type]
+    if not isinstance(found, dict) or not found.keys() <= known.keys():
+        given = f"the keys {', '.join(sorted(found))[:200]}" if isinstance(found, dict) else "JSON that is no object"
+        raise BadArgument(given, f"an object with some of {', '.join(known)}", "see openapi.json")
+    missing = [name for name, f in known.items() if f.default is MISSING and name not in found]
+    if missing:
+        raise BadArgument("a request without " + ", ".join(missing), "all that is required", "see openapi.json")
+    return kind(**found)
+
+
+def _check_count(name: str, value: object) -> None:
+    if isinstance(value, int) and value > MOST_RESULTS:
+        raise BadArgument(f"{name}={value}", f"at most {MOST_RESULTS} in one request", "ask several times")
+
+
+def _stream(scene: Scene, asked: Samples) -> Iterator[Completion]:
+    _check_count("n", asked.n)
+    return scene.stream(asked.n, asked.seed, asked.strategy, asked.primitive, asked.temperature)
+
+
+def _described(kept: Kept) -> dict[str, Any]:
+    scene = kept.scene
+    return {
+        "id": kept.id, "size": scene.size, "box": kept.box, "ambiguity": scene.ambiguity, "encode_ms": scene.encode_ms,
+        "primitives": [{"primitive": i, "weight": weight} for i, weight in scene.primitives],
+    }  # fmt: skip
+
+
+def _facts(result: Completion) -> dict[str, Any]:
+    return {
+        "token": result.token, "primitive": result.primitive, "weight": result.weight,
+        "log_prob": result.log_prob, "decode_ms": result.timings.decode_ms,
+    }  # fmt: skip
+
+
+def _one_by_one(results: list[Completion]) -> Iterator[Completion]:
+    """Each result is let go once it was shown: the picture that it then holds is as large as the photo."""
+    results.reverse()
+    while results:
+        yield results.pop()
+
+
+def _previews(kept: Kept, results: Iterator[Completion]) -> Reply:
+    """Lines with the part around the holes only: the page has the photo already."""
+    lines = (_line({**_facts(r), "box": kept.box, "preview": to_text(preview(r, kept.box))}) for r in results)
+    return Reply(lines=lines, kind="application/x-ndjson")
+
+
+def _line(found: dict[str, Any]) -> bytes:
+    return json.dumps(found).encode() + b"\n"
+
+
+def _json(found: dict[str, Any], status: int = 200) -> Reply:
+    return Reply(json.dumps(found).encode(), status=status)

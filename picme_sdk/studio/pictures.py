@@ -1,0 +1,107 @@
+"""Pictures of the studio: base64 in, PNG out. A picture's kind and size are known from its header before anything of it is decoded."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import io
+from typing import Any
+
+from PIL import Image, PngImagePlugin, UnidentifiedImageError
+
+from picme_sdk.errors import BadArgument, BadImage, ImageTooLarge
+from picme_sdk.holes import MaskLike, load_mask
+from picme_sdk.imaging import Box, Photo, load
+from picme_sdk.scene import Completion
+
+FORMATS = ("PNG", "JPEG", "WEBP")
+KINDS = {"PNG": "image/png", "WEBP": "image/webp"}  # JPEG has several names
+MOST_PIXELS = 50_000_000  # of one photo
+EFFORT = 1  # of PNG compression: 6 is three times slower for a file a quarter smaller
+PREVIEW = 1024  # longest side of a preview, pixels
+TOKEN_KEY = "picme-token"  # noqa: S105 (the name of a PNG text, no secret)
+
+
+def from_text(text: object, what: str) -> bytes:
+    try:
+        return base64.b64decode(text, validate=True)  # type: ignore[arg-type]
+    except (TypeError, ValueError, binascii.Error) as error:
+        raise BadArgument(f"a {what} that is no base64", "a picture file as base64", "encode its bytes") from error
+
+
+def to_text(data: bytes) -> str:
+    return base64.b64encode(data).decode()
+
+
+def check_picture(data: bytes, what: str) -> str:
+    """The media type of a picture, from its header alone: nothing is decoded before its kind and size are known."""
+    try:
+        with Image.open(io.BytesIO(data), formats=FORMATS) as image:
+            width, height = image.size
+            kind = KINDS.get(image.format or "", "image/jpeg")
+    except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
+        raise _too_large(what) from error
+    except UnidentifiedImageError as error:
+        raise BadImage(
+            f"a {what} of {len(data):,} bytes is no such picture", "PNG, JPEG or WebP", "convert it"
+        ) from error
+    except Exception as error:  # Pillow's parsers raise many kinds on damaged data
+        raise BadImage(f"a {what} that can't be read", "an undamaged picture", "check the file") from error
+    if width * height > MOST_PIXELS:
+        raise _too_large(f"{what} of {width}x{height}")
+    return kind
+
+
+def _too_large(what: str) -> ImageTooLarge:
+    return ImageTooLarge(f"a {what}", f"at most {MOST_PIXELS:,} pixels", "crop or shrink it first")
+
+
+def read_photo(text: str) -> Image.Image:
+    """A photo, upright, in a mode that PNG can hold."""
+    data = from_text(text, "photo")
+    check_picture(data, "photo")
+    pixels = load(data).pixels
+    if not isinstance(pixels, Image.Image):
+        raise TypeError("a photo from bytes holds a Pillow image")
+    if pixels.mode == "CMYK":
+        pixels = pixels.convert("RGB")
+        pixels.info.pop("icc_profile", None)
+    return pixels
+
+
+def read_hole(photo: Image.Image, text: str | None) -> tuple[Image.Image | None, Box]:
+    """A mask of the photo's size (None: its transparent pixels), and the box that the hole lies in."""
+    painted: MaskLike = None
+    if text is not None:
+        painted = from_text(text, "mask")
+        check_picture(painted, "mask")
+    hole = load_mask(painted, load(photo))
+    if painted is None:
+        return None, hole.box
+    whole = Image.new("L", photo.size)
+    whole.paste(Image.fromarray(hole.values), hole.box[:2])
+    return whole, hole.box
+
+
+def png(result: Completion) -> bytes:
+    """A result as a PNG file with its token inside."""
+    text = PngImagePlugin.PngInfo()
+    text.add_text(TOKEN_KEY, result.token)
+    return _png(result.image, pnginfo=text, icc_profile=result.image.info.get("icc_profile"))
+
+
+def preview(result: Completion, box: Box) -> bytes:
+    """The part of a result in a box, as a small PNG."""
+    image: Image.Image = result.image
+    if image.mode in ("LA", "RGBA"):
+        part = image.crop(box).convert("RGBA")
+    else:
+        part = Image.fromarray(Photo(image, None).crop(box))
+    part.thumbnail((PREVIEW, PREVIEW))
+    return _png(part, icc_profile=image.info.get("icc_profile") if part.mode == image.mode else None)
+
+
+def _png(image: Image.Image, **options: Any) -> bytes:
+    stream = io.BytesIO()
+    image.save(stream, "PNG", compress_level=EFFORT, **options)
+    return stream.getvalue()
