@@ -1,4 +1,4 @@
-"""The `picme` command: complete, batch, bench, studio, inspect, doctor, demo. Exit codes: 0 ok, 1 some inputs failed, 2 usage or nothing done."""
+"""The `picme` command: complete, batch, video, bench, studio, inspect, doctor, demo. Exit codes: 0 ok, 1 some inputs failed, 2 usage or nothing done."""
 
 from __future__ import annotations
 

@@ -1,0 +1,227 @@
+"""Do the odds agree with the truth? Mode coverage and calibration on drawn faces, where the odds of a hidden feature are known.
+
+    python training/calibration.py --bundles picme=BUNDLE,pic=BUNDLE --out DIR [--count 100] [--samples 24] [--seed 0]
+
+The features of a drawn face (training/drawn.py) are independent, so nothing visible tells a hidden one: a hidden mouth smiles in 70 %, hidden
+eyes have one of three colours. With one eye hidden the other tells the colour: one answer. The bundles must be trained on drawn faces.
+Writes OUT/calibration.json and OUT/calibration.md. docs/evaluation.md defines the numbers.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+sys.path[0] = str(Path(__file__).resolve().parents[1])  # run from anywhere; the script's own folder is no import root
+
+import numpy as np
+
+from picme_sdk.completer import Completer
+from picme_sdk.errors import BadArgument
+from training.cases import SEEDS
+from training.drawn import EYES, SKINS, SMILE, face
+from training.evaluate import guarded, whole_folder
+from training.methods import bundles
+from training.metrics import bootstrap_mean
+from training.tables import shown, table
+
+SIX = 6  # results that a user looks at
+UNSEEN = 1_000_000_007  # first face: far from the ones that training/drawn.py writes for small seeds
+MOUTH, WHITE = (150, 30, 40), (255, 255, 255)
+LEFT, RIGHT = (0.36, 0.42), (0.64, 0.42)  # centres of the eyes, as shares of the side
+NOSE = (0.5, 0.53)  # skin that is never hidden
+SMILING, FROWNING = 0.703, 0.657  # height of the mouth's stroke in its middle ...
+STROKE = 1 / 30  # ... and its width
+UNCLEAR = -1
+
+
+def colour(picture: np.ndarray, point: tuple[float, float], palette: Sequence[tuple[int, int, int]]) -> int:
+    """Number of the palette's colour that is nearest at a point of the picture."""
+    size = len(picture)
+    pixel = picture[int(point[1] * size), int(point[0] * size)].astype(float)
+    return int(np.linalg.norm(np.array(palette, float) - pixel, axis=1).argmin())
+
+
+def eye_colour(picture: np.ndarray, eyes: Sequence[tuple[float, float]] = (LEFT, RIGHT)) -> int:
+    """Number of the eyes' colour; unclear where a pupil is nearer to white or skin, or the eyes differ."""
+    found = {colour(picture, eye, (*EYES, WHITE, *SKINS)) for eye in eyes}
+    first = found.pop()
+    return first if not found and first < len(EYES) else UNCLEAR
+
+
+def left_eye(picture: np.ndarray) -> int:
+    return eye_colour(picture, [LEFT])
+
+
+def mouth(picture: np.ndarray) -> int:
+    """0 = smile, 1 = frown: the height of the mouth's stroke in its middle; unclear where it is faint or between the two.
+
+    Scaling down mixes colours linearly, so each pixel's share of mouth (on the line from skin to mouth) keeps the stroke's height exactly.
+    """
+    size = len(picture)
+    skin = picture[int(NOSE[1] * size), int(NOSE[0] * size)].astype(float)
+    rows = np.arange(round(0.6 * size), round(0.78 * size))
+    columns = slice(round(0.45 * size), round(0.55 * size))
+    axis = np.array(MOUTH, float) - skin
+    shares = ((picture[rows, columns] - skin) @ axis / (axis @ axis)).clip(0, 1).mean(1)
+    if shares.sum() < STROKE * size / 2:
+        return UNCLEAR
+    height = shares @ (rows + 0.5) / shares.sum() / size
+    middle, reach = (SMILING + FROWNING) / 2, (SMILING - FROWNING) / 4
+    if abs(height - middle) < reach:
+        return UNCLEAR
+    return 0 if height > middle else 1
+
+
+@dataclass(frozen=True)
+class Feature:
+    """What is hidden (left, top, right, bottom as shares of the side), how a picture is read, and the names of the answers."""
+
+    box: tuple[float, float, float, float]
+    read: Callable[[np.ndarray], int]
+    answers: tuple[str, ...]
+    odds: Callable[[np.ndarray], np.ndarray]  # of the answers, given the whole face
+
+    def mask(self, size: int) -> np.ndarray:
+        mask = np.zeros((size, size), np.uint8)
+        left, top, right, bottom = (round(size * share) for share in self.box)
+        mask[top:bottom, left:right] = 255
+        return mask
+
+
+COLOURS = ("blue", "green", "brown")
+FEATURES = {
+    "mouth": Feature((0.28, 0.58, 0.72, 0.8), mouth, ("smile", "frown"), lambda face: np.array([SMILE, 1 - SMILE])),
+    "eyes": Feature((0.25, 0.34, 0.75, 0.5), eye_colour, COLOURS, lambda face: np.full(3, 1 / 3)),
+    # Drawn eyes are alike, so the visible one tells the hidden one's colour.
+    "left eye": Feature((0.25, 0.34, 0.47, 0.5), left_eye, COLOURS, lambda face: np.eye(3)[eye_colour(face)]),
+}  # fmt: skip
+
+
+def total_variation(a: np.ndarray, b: np.ndarray) -> float:
+    """Half the summed difference; what is missing from a sum of 1 (unclear results) counts as an answer that is never right."""
+    return float((np.abs(a - b).sum() + abs(a.sum() - b.sum())) / 2)
+
+
+def frequencies(answers: Sequence[int], weights: Sequence[float], count: int) -> np.ndarray:
+    """Weight of each answer, for weights that add up to 1."""
+    found = np.zeros(count)
+    for answer, weight in zip(answers, weights, strict=True):
+        if answer != UNCLEAR:
+            found[answer] += weight
+    return found
+
+
+def expected_modes(odds: np.ndarray, n: int = SIX) -> float:
+    """How many different answers n perfect samples show on average."""
+    return float((1 - (1 - odds) ** n).sum())
+
+
+def measure(completer: Completer, feature: Feature, count: int, samples: int, seed: int) -> dict[str, Any]:
+    """One bundle, one hidden feature, `count` faces."""
+    size, k = completer.manifest.image_size, len(feature.answers)
+    mask = feature.mask(size)
+    sampled, weighed, truths, modes, perfect = [], [], [], [], []
+    random = np.random.default_rng(seed)
+    for number in range(count):
+        photo = np.asarray(face(UNSEEN + seed * SEEDS + number, size))
+        scene = completer.encode(photo, mask)
+        answers = [feature.read(r.image) for r in scene.sample(samples, seed * SEEDS + number)]
+        # A primitive's mean is its idea without noise; what it shows gets the primitive's weight.
+        ideas = [feature.read(scene.sample(1, 0, primitive=i, temperature=0)[0].image) for i, _ in scene.primitives]
+        odds = feature.odds(photo)
+        sampled.append(frequencies(answers, [1 / samples] * samples, k))
+        weighed.append(frequencies(ideas, [weight for _, weight in scene.primitives], k))
+        truths.append(odds)
+        modes.append(len(set(answers[:SIX]) - {UNCLEAR}))
+        perfect.append(random.multinomial(samples, odds) / samples)
+
+    def each(found: Sequence[np.ndarray]) -> dict[str, float | None]:
+        return bootstrap_mean(np.array([total_variation(f, t) for f, t in zip(found, truths, strict=True)]))._asdict()
+
+    truth = np.mean(truths, 0)
+    return {
+        "answers": list(feature.answers),
+        "true": truth.tolist(),
+        "sampled": np.mean(sampled, 0).tolist(),
+        "weights": np.mean(weighed, 0).tolist(),
+        "unclear": 1 - float(np.sum(sampled) / count),
+        "distance_sampled": total_variation(np.mean(sampled, 0), truth),
+        "distance_weights": total_variation(np.mean(weighed, 0), truth),
+        "distance_sampled_a_face": each(sampled),
+        "distance_weights_a_face": each(weighed),
+        "distance_of_perfect_samples_a_face": each(perfect),
+        "modes_of_six": bootstrap_mean(np.array(modes, float))._asdict(),
+        "modes_of_six_perfect": float(np.mean([expected_modes(odds) for odds in truths])),
+    }
+
+
+def markdown(report: dict[str, Any]) -> str:
+    setting = report["setting"]
+    parts = [
+        "# Calibration and mode coverage on drawn faces\n",
+        f"{setting['count']} faces, {setting['samples']} samples each, seed {setting['seed']}. Distances are total variation: 0 = the true odds, 1 = never right."
+        " In brackets: 95 % interval, bootstrap over faces. docs/evaluation.md defines every row.\n",
+    ]
+    for hidden, methods in report["features"].items():
+        names, first = list(methods), next(iter(methods.values()))
+
+        def row(title: str, cell: Callable[[dict[str, Any]], str], perfect: str, found: Sequence[Any] = tuple(methods.values())) -> list[str]:  # fmt: skip
+            return [title, *(cell(m) for m in found), perfect]
+
+        rows = [
+            row(f"{answer}: samples / weights", lambda m, i=i: f"{m['sampled'][i]:.3f} / {m['weights'][i]:.3f}", f"{first['true'][i]:.3f}")
+            for i, answer in enumerate(first["answers"])
+        ]  # fmt: skip
+        rows += [
+            row("unclear samples", lambda m: f"{m['unclear']:.3f}", "0.000"),
+            row("distance, samples ↓", lambda m: f"{m['distance_sampled']:.3f}", "0.000"),
+            row("distance, weights ↓", lambda m: f"{m['distance_weights']:.3f}", "0.000"),
+            row("distance a face, samples ↓", lambda m: shown(m["distance_sampled_a_face"], 3), shown(first["distance_of_perfect_samples_a_face"], 3)),
+            row("distance a face, weights ↓", lambda m: shown(m["distance_weights_a_face"], 3), "0.000"),
+            row(f"answers among {SIX} samples", lambda m: shown(m["modes_of_six"], 2), f"{first['modes_of_six_perfect']:.2f}"),
+        ]  # fmt: skip
+        parts += [f"## hidden: {hidden}\n", table(["", *names, "perfect"], rows)]
+    return "\n".join(parts)
+
+
+def run(options: argparse.Namespace) -> dict[str, Any]:
+    """Measure, write OUT, and return what was written."""
+    for name, least, most in (("count", 1, 1_000_000), ("samples", SIX, 1000), ("seed", 0, 1 << 20)):
+        if not least <= getattr(options, name) <= most:
+            raise BadArgument(f"--{name} {getattr(options, name)}", f"{least} to {most}", "choose another")
+    methods = bundles(options.bundles)
+    with whole_folder(options.out) as folder:
+        features = {
+            hidden: {
+                m.name: measure(m.completer, feature, options.count, options.samples, options.seed)
+                for m in methods
+                if m.completer
+            }
+            for hidden, feature in FEATURES.items()
+        }
+        setting = {"count": options.count, "samples": options.samples, "seed": options.seed}
+        report = {"setting": setting, "methods": {m.name: m.about for m in methods}, "features": features}
+        (folder / "calibration.json").write_text(json.dumps(report, indent=1) + "\n")
+        (folder / "calibration.md").write_text(markdown(report))
+    return report
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="compare predicted odds with true ones on drawn faces")
+    parser.add_argument("--bundles", required=True, help="NAME=BUNDLE, with commas")
+    parser.add_argument("--out", type=Path, required=True, help="folder to write; must not exist")
+    parser.add_argument("--count", type=int, default=100, help="faces (100)")
+    parser.add_argument("--samples", type=int, default=24, help="results a face (24)")
+    parser.add_argument("--seed", type=int, default=0, help="of faces and samples (0)")
+    options = parser.parse_args()
+    return guarded(lambda: markdown(run(options)) + f"\nwritten to {options.out}")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
