@@ -62,7 +62,7 @@ def straight(tiny: Path, faces: Path, tmp_path_factory: pytest.TempPathFactory) 
 
 def test_a_run_writes_weights_numbers_and_a_sheet(straight: Path) -> None:
     assert {p.name for p in straight.iterdir()} == {
-        "last.safetensors", "last.json", "best.safetensors", "best.json", "last.state.safetensors", "metrics.jsonl", "sheets",
+        "last.safetensors", "last.json", "best.safetensors", "best.json", "last.state.safetensors", "metrics.jsonl", "sheets", ".lock",
     }  # fmt: skip
     logged = [line for line in lines(straight) if "total" in line]
     assert [line["step"] for line in logged] == [5, 10, 15, 20]
@@ -178,6 +178,16 @@ def test_a_run_is_never_overwritten(straight: Path, tiny: Path, faces: Path) -> 
     assert done.returncode == 2
     assert "--resume" in done.stderr
     assert (straight / "last.safetensors").read_bytes() == before
+
+
+def test_two_runs_in_one_folder_are_refused(straight: Path, tiny: Path, faces: Path) -> None:
+    import fcntl
+
+    with open(straight / ".lock", "wb") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        done = train(tiny, faces, straight, "--steps", "30", "--resume")
+    assert done.returncode == 2
+    assert "in use" in done.stderr
 
 
 def test_a_new_run_may_start_from_other_weights(straight: Path, tiny: Path, faces: Path, tmp_path: Path) -> None:
