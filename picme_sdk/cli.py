@@ -18,7 +18,7 @@ from typing import Any
 from picme_sdk import __version__
 from picme_sdk.errors import BadArgument, FileExists, PicmeError
 
-HOLE = (125, 70, 325, 270)  # of the demo's photo: one eye, the nose and half of the other eye
+HOLE = (105, 55, 215, 165)  # of the demo's photo: one eye and what surrounds it
 
 
 def open_completer(options: argparse.Namespace) -> Any:
