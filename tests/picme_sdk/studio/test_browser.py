@@ -11,7 +11,7 @@ import os
 import re
 import shutil
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -89,10 +89,15 @@ class Page:
     def says(self, words: str) -> None:
         self.tab.locator("#status", has_text=re.compile(words)).wait_for(timeout=20_000)
 
+    def after(self, act: Callable[[], object], words: str) -> None:
+        """Do something and wait for what the page says of it, not of something earlier in the same words."""
+        self.tab.evaluate("document.querySelector('#status').textContent = ''")
+        act()
+        self.says(words)
+
     def complete(self, n: int = 4) -> None:
         self.tab.fill("#n", str(n))
-        self.tab.click("#complete")
-        self.says(f"^{n} results? in")
+        self.after(lambda: self.tab.click("#complete"), f"^{n} results? in")
 
     def count(self, selector: str) -> int:
         return int(self.tab.locator(selector).count())
@@ -199,30 +204,24 @@ def test_variations_one_idea_blend_keep_and_history(page: Page) -> None:
     idea = chosen.split()[1]
     tab.click("#keep")
     assert page.count("#kept .thumb") == 1
-    tab.click("#more")
-    page.says("^4 results in")
+    page.after(lambda: tab.click("#more"), "^4 results in")
     assert tab.inner_text("#made-title") == f"More like idea {idea}"
     tab.locator("#results .thumb").first.click()
-    tab.click("#only")
-    page.says("^4 results in")
+    page.after(lambda: tab.click("#only"), "^4 results in")
     labels = tab.locator("#results .thumb").evaluate_all("all => all.map(e => e.getAttribute('aria-label'))")
     assert all(f"idea {idea}," in label for label in labels)
     tab.locator("#results .thumb").nth(0).click()
     tab.click("#blend")
-    tab.locator("#results .thumb").nth(2).click()
-    page.says("^6 results in")
-    tab.click("#bars button >> nth=3")
-    page.says("^4 results in")
+    page.after(lambda: tab.locator("#results .thumb").nth(2).click(), "^6 results in")
+    page.after(lambda: tab.click("#bars button >> nth=3"), "^4 results in")
     assert tab.inner_text("#made-title") == "Only idea 3"
     assert page.count("#history .thumb") == 4 + 4 + 4 + 6 + 4
     tab.click("#past summary")
-    tab.locator("#history .thumb").last.click()
-    page.says("Replayed")
+    page.after(lambda: tab.locator("#history .thumb").last.click(), "Replayed")
     token = tab.inner_text("#token")
     tab.click("#clear")
     page.drag((0.1, 0.1), (0.2, 0.2))
-    tab.locator("#history .thumb").last.click()
-    page.says("Replayed")
+    page.after(lambda: tab.locator("#history .thumb").last.click(), "Replayed")
     assert tab.inner_text("#token") == token
     tab.keyboard.press("Escape")
     assert page.inked(0.5, 0.4), "the hole came back with the result"
@@ -270,8 +269,7 @@ def test_replay_a_token(page: Page) -> None:
     token = page.tab.inner_text("#token")
     page.tab.click("#past summary")
     page.tab.fill("#replay-token", token)
-    page.tab.click("#replay button")
-    page.says("^1 result in")
+    page.after(lambda: page.tab.click("#replay button"), "^1 result in")
     page.tab.locator("#results .thumb").click()
     assert page.tab.inner_text("#token") == token
     page.tab.fill("#replay-token", "nonsense")
