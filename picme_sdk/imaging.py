@@ -79,9 +79,7 @@ class Photo:
             for patch in patches:
                 part = np.asarray(result.crop(patch.box)).copy()
                 _blend_into(part, patch, self.pixels.mode, self.opaque)
-                mode = None if self.pixels.mode != "I;16" else "I;16"
-                box = (patch.box[0], patch.box[1])
-                result.paste(_from_array(part, self.pixels.mode) if mode is None else Image.fromarray(part), box)
+                result.paste(_from_array(part, self.pixels.mode), patch.box[:2])
             return self.finish(result) if self.finish else result
         changed = self.pixels.copy()
         for patch in patches:

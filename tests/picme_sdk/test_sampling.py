@@ -43,7 +43,6 @@ def test_normals_are_normal() -> None:
     positions = (np.arange(len(drawn)) + 0.5)[::16] / len(drawn)
     statistic = np.abs(cumulative - positions).max() * math.sqrt(len(drawn))
     assert statistic < 1.63, "Kolmogorov-Smirnov, 1 %"
-    assert abs(np.corrcoef(drawn[:-1], drawn[1:])[0, 1] - 1) < 1e-3  # sorted: a sanity check of the arrays themselves
     pairs = np.stack([normals(11, r, 128) for r in range(400)])
     assert abs((pairs[:, :-1] * pairs[:, 1:]).mean()) < 0.02, "neighbours are independent"
     assert abs((pairs[:-1] * pairs[1:]).mean()) < 0.02, "results are independent"
