@@ -6,7 +6,8 @@ import dataclasses
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from types import UnionType
+from typing import Any, Union, get_args, get_origin, get_type_hints
 
 from training.model import PicmeConfig
 
@@ -14,6 +15,10 @@ if sys.version_info >= (3, 11):
     import tomllib
 else:
     import tomli as tomllib
+
+
+MOST_BLOCKS = 64  # of a stage
+MOST_BASES = 8  # of each other; a file that is its own base has no end
 
 
 @dataclass(frozen=True)
@@ -49,6 +54,7 @@ class LossWeights:
     hole: float = 1.0  # how much more a pixel in the hole counts in the reconstruction
     winner: float = 0.0  # L1 in the hole of the decoded mean of the best primitive
     features: float = 0.0  # distance of discriminator features
+    slope: float = 1.0  # penalty on the discriminator's slope at real pictures
     warm_share: float = 0.0  # share of L_BM on all primitives at the start ...
     warm_images: int = 1  # ... falling to zero by this many images
     means: float = 0.0  # share of the sampled batch that decodes the best primitive's mean
@@ -65,6 +71,7 @@ class TrainConfig:
     masks: MaskMix = field(default_factory=MaskMix)
     losses: LossWeights = field(default_factory=LossWeights)
     betas: tuple[float, float] = (0.0, 0.999)  # of Adam
+    judge_rate: float = 1.0  # learning rate of the discriminator, as a multiple of the generator's
     clip: float = 0.0  # largest gradient norm; 0 = no clipping
     ema: float = 0.999  # decay of the averaged weights, per step
     seed: int = 0
@@ -78,37 +85,88 @@ class TrainConfig:
         return len(self.phases) - 1, self.phases[-1]
 
 
-def _build(kind: type, table: Any, where: str) -> Any:
+def _fits(value: Any, kind: Any) -> bool:
+    """Whether a value has the type that its field is declared with."""
+    if get_origin(kind) is tuple:
+        return isinstance(value, (list, tuple)) and all(_fits(item, get_args(kind)[0]) for item in value)
+    if get_origin(kind) in (Union, UnionType):
+        return any(_fits(value, option) for option in get_args(kind))
+    if kind is float:
+        return type(value) in (int, float) and abs(value) < 1e30
+    return type(value) is kind
+
+
+def build(kind: type, table: Any, where: str) -> Any:
+    """A dataclass from a table of a file; whatever does not fit its fields is a ValueError."""
     names = {f.name for f in dataclasses.fields(kind)}
     if not isinstance(table, dict) or set(table) - names:
         given = sorted(set(table) - names) if isinstance(table, dict) else table
         raise ValueError(f"{where}: {given} | expected keys among {sorted(names)} | mend the configuration")
-    return kind(**table)
+    missing = [f.name for f in dataclasses.fields(kind) if f.name not in table and _is_required(f)]
+    if missing:
+        raise ValueError(f"{where}: no {missing[0]} | expected {', '.join(missing)} | add it")
+    for name, wanted in get_type_hints(kind).items():
+        if name in table and not _fits(table[name], wanted):
+            shown = getattr(wanted, "__name__", wanted) if get_origin(wanted) is None else wanted
+            raise ValueError(f"{where}: {name} = {str(table[name])[:60]!r} | expected {shown} | mend the configuration")
+    try:
+        return kind(**table)
+    except ArithmeticError as error:
+        raise ValueError(f"{where}: {error} | expected numbers that fit together | mend the configuration") from error
+
+
+def _is_required(field: dataclasses.Field[Any]) -> bool:
+    return field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
 
 
 def from_dict(table: dict[str, Any], where: str) -> TrainConfig:
     """The inverse of `dataclasses.asdict`, for checkpoints and TOML files alike."""
+    if not isinstance(table, dict) or not isinstance(table.get("phases", ()), (list, tuple)):
+        raise ValueError(f"{where}: not a table with [[phases]] | expected a configuration | mend it")
     table = dict(table)
-    table["model"] = _build(PicmeConfig, table.get("model", {}), f"{where} [model]")
-    table["masks"] = _build(MaskMix, table.get("masks", {}), f"{where} [masks]")
-    table["losses"] = _build(LossWeights, table.get("losses", {}), f"{where} [losses]")
-    table["phases"] = tuple(_build(Phase, phase, f"{where} [[phases]]") for phase in table.get("phases", ()))
-    table["betas"] = tuple(table.get("betas", TrainConfig.betas))
+    table["model"] = build(PicmeConfig, table.get("model", {}), f"{where} [model]")
+    table["masks"] = build(MaskMix, table.get("masks", {}), f"{where} [masks]")
+    table["losses"] = build(LossWeights, table.get("losses", {}), f"{where} [losses]")
+    table["phases"] = tuple(build(Phase, phase, f"{where} [[phases]]") for phase in table.get("phases", ()))
+    if isinstance(table.get("betas"), list):
+        table["betas"] = tuple(table["betas"])
     if not table["phases"]:
         raise ValueError(f"{where}: no [[phases]] | expected at least one size to train at | add one")
-    config: TrainConfig = _build(TrainConfig, table, where)
+    config: TrainConfig = build(TrainConfig, table, where)
+    _check_ranges(config, where)
     for phase in config.phases:
         config.model.at(phase.size)  # raises when the network has no such size
     return config
 
 
-def _read(path: Path) -> dict[str, Any]:
+def _check_ranges(config: TrainConfig, where: str) -> None:
+    model = config.model
+    bad = [
+        what
+        for what, good in {
+            "[[phases]] size, batch": all(min(p.size, p.batch) > 0 and p.images >= 0 for p in config.phases),
+            "[[phases]] learning_rate": all(phase.learning_rate > 0 for phase in config.phases),
+            "[model] blocks": all(0 <= blocks <= MOST_BLOCKS for blocks in (*model.encoder_blocks, *model.decoder_blocks)),
+            "[model] widths, context, latent, primitives": min(*model.widths, model.context, model.latent, model.primitives) > 0,
+            "betas": len(config.betas) == 2 and all(0 <= beta < 1 for beta in config.betas),
+            "clip, ema, seed": config.clip >= 0 and 0 <= config.ema <= 1 and config.seed >= 0,
+        }.items()
+        if not good
+    ]  # fmt: skip
+    if bad:
+        raise ValueError(f"{where}: {bad[0]} | expected numbers that can be trained with | mend the configuration")
+
+
+def _read(path: Path, depth: int = 0) -> dict[str, Any]:
     table = tomllib.loads(path.read_text())
     if "base" not in table:
         return table
-    merged = _read(path.parent / table.pop("base"))
+    if not isinstance(table["base"], str) or depth >= MOST_BASES:
+        raise ValueError(f"{path}: base | expected the name of a file, and at most {MOST_BASES} in a row | mend it")
+    merged = _read(path.parent / table.pop("base"), depth + 1)
     for key, value in table.items():
-        merged[key] = {**merged.get(key, {}), **value} if isinstance(value, dict) else value
+        both = isinstance(value, dict) and isinstance(merged.get(key), dict)
+        merged[key] = {**merged[key], **value} if both else value
     return merged
 
 

@@ -95,15 +95,26 @@ def winner_loss(sampled: Tensor, image: Tensor, mask: Tensor, chosen: Tensor) ->
     return (chosen * mask * (sampled - image).abs() / area).mean()
 
 
-def adversarial_loss(score_rebuilt: Tensor, score_sampled: Tensor, score_real: Tensor) -> Tensor:
-    """L_A = E(D(I_hat_o) - 1)^2 + E(D(I_hat_o^(j)) - D(I_o))^2 (equation 7); D(I_o) carries no gradient."""
-    return (score_rebuilt - 1).square().mean() + (score_sampled - score_real.detach()).square().mean()
+def adversarial_loss(score_rebuilt: Tensor, score_sampled: Tensor, score_real: Tensor, weights: Tensor) -> Tensor:
+    """L_A = E(D(I_hat_o) - 1)^2 + E(D(I_hat_o^(j)) - D(I_o))^2 (equation 7); D(I_o) carries no gradient.
+
+    `weights` [b, cells] sum to 1 for each picture: which scores count (not in the paper: only those that see the hole).
+    """
+    misses = (score_rebuilt - 1).square() + (score_sampled - score_real.detach()).square()
+    return (weights * misses).sum(1).mean()
 
 
-def discriminator_loss(score_real: Tensor, score_rebuilt: Tensor, score_sampled: Tensor) -> Tensor:
-    """Least-squares GAN: real towards 1, both kinds of fake towards 0."""
-    fake = (score_rebuilt.square().mean() + score_sampled.square().mean()) / 2
-    return ((score_real - 1).square().mean() + fake) / 2
+def discriminator_loss(score_real: Tensor, score_rebuilt: Tensor, score_sampled: Tensor, weights: Tensor) -> Tensor:
+    """Least-squares GAN: real towards 1, both kinds of fake towards 0, where `weights` count."""
+    fake = (score_rebuilt.square() + score_sampled.square()) / 2
+    return (weights * ((score_real - 1).square() + fake) / 2).sum(1).mean()
+
+
+def slope_penalty(score_real: Tensor, image: Tensor, weights: Tensor) -> Tensor:
+    """Not in the paper: squared slope of the discriminator's score at real pictures (R1), which keeps it from outrunning the
+    generator. `image` must require a gradient and have led to `score_real`."""
+    (slope,) = torch.autograd.grad((weights * score_real).sum(), image, create_graph=True)
+    return slope.square().sum((1, 2, 3)).mean()
 
 
 def feature_loss(fake: Sequence[Tensor], real: Sequence[Tensor], chosen: Tensor | None = None) -> Tensor:

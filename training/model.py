@@ -25,7 +25,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-SLOPE = 0.1  # of every leaky ReLU
+SLOPE = 0.1  # of the leaky ReLUs
 
 
 @dataclass(frozen=True)
@@ -105,7 +105,8 @@ def bounded(raw: Tensor) -> Tensor:
 
 
 class Block(nn.Module):
-    """Residual block, activation last so that a runtime fuses convolution, sum and activation into one kernel."""
+    """Residual block, activation last so that a runtime fuses convolution, sum and activation into one kernel (ONNX Runtime
+    does that with a plain ReLU only)."""
 
     def __init__(self, width: int) -> None:
         super().__init__()
@@ -115,7 +116,7 @@ class Block(nn.Module):
             self.second.weight.mul_(0.3)
 
     def forward(self, x: Tensor) -> Tensor:
-        return F.leaky_relu(x + self.second(F.leaky_relu(self.first(x), SLOPE)), SLOPE)
+        return F.relu(x + self.second(F.leaky_relu(self.first(x), SLOPE)))
 
 
 class Pyramid(nn.Module):
@@ -293,16 +294,14 @@ def grow(small: nn.Module, large: nn.Module) -> None:
     """Copy `small` into `large`, the same network with outer stages added, so that `large` starts where `small` is.
 
     The joints of the new stages start at zero: the new encoder stage hands nothing down and the new head paints nothing
-    on top of the coarse picture, until training finds something worth adding. (A weight under spectral norm can't be zero;
-    the discriminator's new stage starts at random.)
+    on top of the coarse picture, until training finds something worth adding.
     """
     kept = small.state_dict()
     new = {name for name in large.state_dict() if name not in kept}
     large.load_state_dict(kept, strict=False)
     with torch.no_grad():
         for name, parameter in large.named_parameters():
-            joint = any(part in name for part in (".downs.", ".heads."))
-            if name in new and joint and "parametrizations" not in name:
+            if name in new and any(joint in name for joint in (".downs.", ".heads.")):
                 parameter.zero_()
 
 

@@ -18,6 +18,7 @@ from rich.progress import Progress as Bar
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
+from picme_sdk.files import replacing
 from training import checkpoint
 from training.checkpoint import CheckpointError, Progress, Trainee
 from training.config import TrainConfig
@@ -99,10 +100,13 @@ class Run:
         judge = Discriminator(size)
         for net in (model, average, judge):
             net.to(self.device, memory_format=torch.channels_last)
-        return Trainee(model, average, judge, {"model": self._adam(model), "judge": self._adam(judge)})
+        return Trainee(
+            model, average, judge, {"model": self._adam("model", model), "judge": self._adam("judge", judge)}
+        )
 
-    def _adam(self, net: nn.Module) -> torch.optim.Adam:
+    def _adam(self, name: str, net: nn.Module) -> torch.optim.Adam:
         rate = self.config.phase_at(self.progress.images)[1].learning_rate
+        rate *= self.config.judge_rate if name == "judge" else 1
         return torch.optim.Adam(net.parameters(), rate, betas=self.config.betas, fused=True)
 
     def _restore(self, state: Path) -> None:
@@ -114,15 +118,21 @@ class Run:
         if saved != self.config:
             log.warning("the configuration changed since the checkpoint; the new one is used")
         sizes = [phase.size for phase in self.config.phases]
-        finest = max(int(name.split(".")[3]) for name in tensors if name.startswith("model.encoder.stems."))
-        self.size = next(s for s in sizes if self.config.model.at(s).grids[0] == finest)
-        self.trainee = self._trainee(self.size)
-        self.trainee.restore(tensors)
+        try:
+            finest = max(int(name.split(".")[3]) for name in tensors if name.startswith("model.encoder.stems."))
+            self.size = next(s for s in sizes if self.config.model.at(s).grids[0] == finest)
+            self.trainee = self._trainee(self.size)
+            self.trainee.restore(tensors)
+        except (LookupError, ValueError, RuntimeError, StopIteration) as error:
+            reason = " ".join(str(error).split())[:160]
+            raise CheckpointError(
+                f"{state}: {reason} | expected the state of this run | choose another --out"
+            ) from error
         for (
             name,
             optimizer,
         ) in self.trainee.optimizers.items():  # the state file has moments, the configuration the rates
-            fresh = self._adam(nn.Linear(1, 1)).param_groups[0]
+            fresh = self._adam(name, nn.Linear(1, 1)).param_groups[0]
             optimizer.param_groups[0].update({key: fresh[key] for key in ("lr", "betas")})
             log.debug("restored %s", name)
         self._drop_later_lines()
@@ -140,13 +150,19 @@ class Run:
         self.trainee.average.load_state_dict(weights.state_dict())
 
     def _drop_later_lines(self) -> None:
-        """Lines that were logged after the checkpoint belong to steps that will be made again."""
+        """Lines that were logged after the checkpoint belong to steps that will be made again; a kill may have cut the last."""
+
+        def kept(line: str) -> bool:
+            try:
+                return bool(json.loads(line)["images"] <= self.progress.images)
+            except (ValueError, LookupError, TypeError):
+                return False
+
         path = self.options.out / "metrics.jsonl"
         if self.rank == 0 and path.exists():
-            lines = [
-                line for line in path.read_text().splitlines() if json.loads(line)["images"] <= self.progress.images
-            ]
-            path.write_text("".join(f"{line}\n" for line in lines))
+            lines = [line for line in path.read_text(errors="replace").splitlines() if kept(line)]
+            with replacing(path) as temporary:
+                temporary.write_text("".join(f"{line}\n" for line in lines))
 
     def _enter(self, size: int) -> None:
         """Set up for pictures of `size`, growing the networks if they are smaller."""
@@ -169,7 +185,7 @@ class Run:
         ]
         self.wins = torch.zeros(self.config.model.primitives, dtype=torch.long)
         generator: nn.Module = GeneratorStep(self.trainee.model, self.config.losses)
-        discriminator: nn.Module = DiscriminatorStep(self.trainee.judge)
+        discriminator: nn.Module = DiscriminatorStep(self.trainee.judge, self.config.losses.slope)
         if self.world > 1:
             generator, discriminator = DistributedDataParallel(generator), DistributedDataParallel(discriminator)
         self.generator_step, self.discriminator_step = generator, discriminator
@@ -190,7 +206,7 @@ class Run:
         )
         self._update("model", result.total, batch)
         trainee.judge.requires_grad_(True)
-        judged = self.discriminator_step(batch.image, result.rebuilt, result.sampled, batch.mask)
+        judged = self.discriminator_step(batch.image, result.rebuilt, result.sampled, batch.mask, self.progress.step)
         self._update("judge", judged, batch)
         with torch.no_grad():  # a young average must not be mostly the random start
             decay = min(self.config.ema, (1 + self.progress.step) / (10 + self.progress.step))

@@ -12,6 +12,8 @@ from training.config import LossWeights
 from training.discriminator import Discriminator
 from training.model import Mixture, Picme
 
+SLOPE_EVERY = 8  # steps: the penalty costs a second backward pass and changes slowly
+
 
 @dataclass(frozen=True)
 class Draws:
@@ -89,7 +91,6 @@ class GeneratorStep(nn.Module):
 
         # The discriminator sees what a user sees: the fill inside the hole of the given photo.
         fake_rebuilt, fake_sampled = image_m + rebuilt * mask, image_m + sampled * mask
-        judge.eval()  # its spectral norm stays as the discriminator's own step left it
         with torch.no_grad():
             score_real, features_real = judge(image, mask)
         score_rebuilt, features_rebuilt = judge(fake_rebuilt, mask)
@@ -97,7 +98,7 @@ class GeneratorStep(nn.Module):
 
         parts = {
             "reconstruction": losses.reconstruction_loss(rebuilt, sampled, image, mask, w.hole),
-            "adversarial": losses.adversarial_loss(score_rebuilt, score_sampled, score_real),
+            "adversarial": losses.adversarial_loss(score_rebuilt, score_sampled, score_real, judge.weights(mask)),
             "frequency": losses.frequency_loss(mixture.log_weights, best),
             "back_max": losses.back_max_loss(kl, best, share),
             "elbo": losses.elbo_loss(visible, image_m, 1 - mask, code),
@@ -119,11 +120,17 @@ class GeneratorStep(nn.Module):
 class DiscriminatorStep(nn.Module):
     """The discriminator's loss on the fakes of the generator's step."""
 
-    def __init__(self, judge: Discriminator) -> None:
+    def __init__(self, judge: Discriminator, slope: float) -> None:
         super().__init__()
-        self.judge = judge
+        self.judge, self.slope = judge, slope
 
-    def forward(self, image: Tensor, rebuilt: Tensor, sampled: Tensor, mask: Tensor) -> Tensor:
-        self.judge.train()
+    def forward(self, image: Tensor, rebuilt: Tensor, sampled: Tensor, mask: Tensor, step: int) -> Tensor:
+        weights = self.judge.weights(mask)
+        penalised = self.slope > 0 and step % SLOPE_EVERY == 0
+        image = image.detach().requires_grad_(penalised)
         scores, _ = self.judge(torch.cat([image, rebuilt, sampled]), torch.cat([mask, mask, mask]))
-        return losses.discriminator_loss(*scores.chunk(3))
+        real, *fakes = scores.chunk(3)
+        loss = losses.discriminator_loss(real, *fakes, weights)
+        if penalised:
+            loss = loss + SLOPE_EVERY * self.slope * losses.slope_penalty(real, image, weights)
+        return loss

@@ -76,10 +76,24 @@ def test_winner_loss_looks_only_into_the_hole_of_chosen_pictures() -> None:
     assert losses.winner_loss(inside, image, mask, torch.tensor([1.0, 0.0])) == 0.5
 
 
-def test_adversarial_losses_are_least_squares() -> None:
-    real, rebuilt, sampled = torch.tensor([0.9]), torch.tensor([0.2]), torch.tensor([0.4])
-    torch.testing.assert_close(losses.adversarial_loss(rebuilt, sampled, real), torch.tensor(0.64 + 0.25))
-    torch.testing.assert_close(losses.discriminator_loss(real, rebuilt, sampled), torch.tensor((0.01 + 0.1) / 2))
+def test_adversarial_losses_are_least_squares_where_weights_count() -> None:
+    real, rebuilt, sampled = torch.tensor([[0.9, 5.0]]), torch.tensor([[0.2, 5.0]]), torch.tensor([[0.4, 5.0]])
+    first = torch.tensor([[1.0, 0.0]])
+    torch.testing.assert_close(losses.adversarial_loss(rebuilt, sampled, real, first), torch.tensor(0.64 + 0.25))
+    torch.testing.assert_close(losses.discriminator_loss(real, rebuilt, sampled, first), torch.tensor((0.01 + 0.1) / 2))
+
+
+def test_only_scores_that_see_the_hole_count() -> None:
+    judge, mask = Discriminator(32), torch.zeros(2, 1, 32, 32)
+    mask[:, :, :8, :8] = 1  # one of the 4x4 coarse cells, 16 of the 16x16 fine ones
+    scores, _ = judge(torch.zeros(2, 3, 32, 32), mask)
+    weights = judge.weights(mask)
+    assert weights.shape == scores.shape == (2, 16 * 16 + 4 * 4)
+    torch.testing.assert_close(weights.sum(1), torch.ones(2))
+    fine, coarse = weights[0, :256].reshape(16, 16), weights[0, 256:].reshape(4, 4)
+    assert (fine > 0).sum() == 16
+    assert (fine[:4, :4] > 0).all()
+    assert coarse[0, 0] == 0.5
 
 
 def test_elbo_is_zero_only_for_a_perfect_standard_code() -> None:
@@ -139,10 +153,22 @@ def test_every_parameter_group_learns_from_its_loss(loss: str) -> None:
 def test_discriminator_learns_from_its_loss() -> None:
     judge = Discriminator(32)
     real, fake, mask = torch.rand(2, 3, 32, 32), torch.zeros(2, 3, 32, 32), torch.ones(2, 1, 32, 32)
-    DiscriminatorStep(judge)(real, fake, fake, mask).backward()
+    DiscriminatorStep(judge, 1.0)(real, fake, fake, mask, 0).backward()
     assert all(
         p.grad is not None and torch.isfinite(p.grad).all() and p.grad.abs().sum() > 0 for p in judge.parameters()
     )
+
+
+def test_the_slope_penalty_is_the_squared_slope_and_comes_every_eighth_step() -> None:
+    image, weights = torch.rand(2, 3, 4, 4, requires_grad=True), torch.ones(2, 1)
+    score = 3 * image.flatten(1).sum(1, keepdim=True)
+    torch.testing.assert_close(losses.slope_penalty(score, image, weights), torch.tensor(9.0 * 48))
+
+    judge = Discriminator(32)
+    batch = torch.rand(2, 3, 32, 32), torch.zeros(2, 3, 32, 32), torch.zeros(2, 3, 32, 32), torch.ones(2, 1, 32, 32)
+    free, bound = DiscriminatorStep(judge, 0.0), DiscriminatorStep(judge, 1.0)
+    assert bound(*batch, 8) > free(*batch, 8)
+    assert bound(*batch, 9) == free(*batch, 9)
 
 
 def fit_two_modes(k: int) -> tuple[torch.Tensor, torch.Tensor]:
