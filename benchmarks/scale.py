@@ -1,8 +1,8 @@
-"""How cost grows: with the number of results, the photo's size, the number of holes, threads, scenes at once, and in batches; and a soak.
+"""How cost grows: with the number of results, the photo's size, the number of holes, threads, scenes at once, and in batches.
 
-    python benchmarks/scale.py [BUNDLE] [--json FILE]
+    python benchmarks/scale.py [BUNDLE] [--json FILE] [--plot FILE]
 
-Cost must be encode + n x decode, flat in the photo's size for the same hole, and memory bounded.
+Cost must be encode + n x decode, flat in the photo's size for the same hole, and memory bounded. (benchmarks/soak.py asks whether it stays so.)
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import json
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -27,7 +28,8 @@ from picme_sdk.batch import Job, photos_in, run_batch
 from picme_sdk.completer import Completer, shipped_bundle
 
 HOLE = 128  # pixels a side, in every photo
-SOAK = 2000
+RESULTS = (1, 2, 4, 8, 16, 32, 64)
+PHOTOS = {"256x256": (256, 256), "512x512": (512, 512), "1024x1024": (1024, 1024), "2000x1500": (2000, 1500), "4000x3000": (4000, 3000)}  # fmt: skip
 
 
 def scene(width: int, height: int, holes: int = 1) -> tuple[np.ndarray, np.ndarray]:
@@ -44,11 +46,18 @@ def medians(methods: dict[str, Any], count: int = 7) -> dict[str, float]:
     return {name: round(float(np.median(values)), 2) for name, values in rounds(methods, count).items()}
 
 
-def resident() -> float:
-    """Megabytes in memory now."""
+def peak(run: Callable[[], object]) -> float:
+    """Megabytes that a call needs at its worst, above what was in memory before it. Linux only."""
     gc.collect()
-    with open("/proc/self/statm") as file:
-        return int(file.read().split()[1]) * 4096 / 1e6
+    Path("/proc/self/clear_refs").write_text("5")  # forget the peak so far
+    before = _memory("VmRSS")
+    run()
+    return round(max(0.0, _memory("VmHWM") - before), 1)
+
+
+def _memory(field: str) -> float:
+    line = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith(field))
+    return int(line.split()[1]) / 1024
 
 
 def batch_throughput(completer: Completer) -> dict[str, float]:
@@ -75,48 +84,66 @@ def measure(path: Path) -> dict[str, Any]:
     report: dict[str, Any] = {}
     with Completer(path, "cpu", 2) as completer:
         image, mask = scene(256, 256)
-        report["results"] = medians(
-            {str(n): lambda n=n: completer.complete(image, mask, n=n, seed=0) for n in (1, 2, 4, 8, 16, 32, 64)}
-        )
-        sizes = {"256x256": (256, 256), "512x512": (512, 512), "1024x1024": (1024, 1024), "4000x3000": (4000, 3000)}
-        photos = {name: scene(*size) for name, size in sizes.items()}
-        report["photo"] = medians({name: lambda p=p: completer.complete(*p, n=6, seed=0) for name, p in photos.items()})
+        results = {str(n): lambda n=n: completer.complete(image, mask, n=n, seed=0) for n in RESULTS}
+        report["results ms"] = medians(results)
+        report["results MB"] = {name: peak(run) for name, run in results.items()}
+        scenes = {name: scene(*size) for name, size in PHOTOS.items()}
+        photos = {name: lambda p=p: completer.complete(*p, n=6, seed=0) for name, p in scenes.items()}
+        report["photo ms"] = medians(photos)
+        report["photo MB"] = {name: peak(run) for name, run in photos.items()}
         many = {str(n): scene(3000, 3000, n) for n in (1, 2, 4, 8)}
-        report["holes"] = medians({name: lambda p=p: completer.complete(*p, n=1, seed=0) for name, p in many.items()})
+        report["holes ms"] = medians(
+            {name: lambda p=p: completer.complete(*p, n=1, seed=0) for name, p in many.items()}
+        )
         report["batch photos/s"] = batch_throughput(completer)
 
         def at_once(count: int) -> None:
             with ThreadPoolExecutor(count) as pool:
                 list(pool.map(lambda i: completer.complete(image, mask, n=6, seed=i), range(8)))
 
-        report["eight photos by threads of the caller"] = medians(
+        report["eight photos by threads of the caller, ms"] = medians(
             {str(n): lambda n=n: at_once(n) for n in (1, 2, 4, 8)}, 3
         )
-        for i in range(50):
-            completer.complete(image, mask, n=1, seed=i)
-        curve = [resident()]
-        for block in range(4):
-            for i in range(SOAK // 4):
-                completer.complete(image, mask, n=1, seed=block * SOAK + i)[0].image  # noqa: B018 (composes)
-            curve.append(resident())
-        report["soak MB"] = [round(value, 1) for value in curve]
     with Completer(path, "cpu", 1) as one, Completer(path, "cpu", 2) as two:
-        report["threads"] = medians(
+        report["threads ms"] = medians(
             {name: lambda c=c: c.complete(image, mask, n=6, seed=0) for name, c in (("1", one), ("2", two))}
         )
     return report
+
+
+def plot(report: dict[str, Any], path: Path) -> None:
+    """Time and memory against the number of results and the photo's size."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(10, 3.6), layout="constrained")
+    for axes, what, label in zip(figure.subplots(1, 2), ("results", "photo"), ("results", "photo, one hole of 128x128, six results"), strict=True):  # fmt: skip
+        names = list(report[f"{what} ms"])
+        places = [int(name) for name in names] if what == "results" else list(range(len(names)))
+        axes.plot(places, report[f"{what} ms"].values(), "o-", color="tab:blue")
+        axes.set_ylabel("ms", color="tab:blue")
+        memory = axes.twinx()
+        memory.plot(places, report[f"{what} MB"].values(), "s--", color="tab:orange")
+        memory.set_ylabel("MB above idle", color="tab:orange")
+        for axis in (axes, memory):
+            axis.set_ylim(bottom=0)
+        axes.set_xticks(places[3:] if what == "results" else places, names[3:] if what == "results" else names)
+        axes.set_xlabel(label)
+    figure.savefig(path, dpi=100)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="how cost grows")
     parser.add_argument("bundle", type=Path, nargs="?", help="(the model that ships)")
     parser.add_argument("--json", type=Path, help="write the numbers to a file, too")
+    parser.add_argument("--plot", type=Path, help="write a PNG, too")
     options = parser.parse_args()
     report = measure(options.bundle or shipped_bundle())
     for name, values in report.items():
         print(f"{name}: {values}")
     if options.json:
         options.json.write_text(json.dumps(report) + "\n")
+    if options.plot:
+        plot(report, options.plot)
 
 
 if __name__ == "__main__":

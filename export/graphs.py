@@ -17,6 +17,7 @@ node after an input and the last before an output. There is no random operator i
 
 from __future__ import annotations
 
+import copy
 from dataclasses import dataclass
 
 import torch
@@ -54,37 +55,52 @@ class DecoderGraph(nn.Module):
     """`Picme.decode` and the conversion to bytes, rearranged for speed; the numbers are the same.
 
     The network paints patches as channels. Turning them into pixels channel by channel moves single floats, which costs more than some
-    convolutions. Here the weights are permuted so that patches are channels-last and whole runs of pixels move at once, and the scaling to 0..255
-    (with the half that makes truncation round) is folded into the last weights.
+    convolutions. Here the weights are permuted so that patches are channels-last and whole runs of pixels move at once; the last patches are
+    made one row of pixels at a time, so that the rows only have to be interleaved. The scaling to 0..255 (with the half that makes truncation
+    round) is folded into the last weights.
     """
 
     def __init__(self, model: Picme) -> None:
         super().__init__()
-        self.decoder = model.decoder
+        self.decoder = copy.deepcopy(model.decoder)
         self.dtype = model.decoder.spread.weight.dtype
-        patch, grids = self.decoder.patch, [str(grid) for grid in self.decoder.grids]
+        self.patch, grids = self.decoder.patch, [str(grid) for grid in self.decoder.grids]
         for grid in grids:
             last = grid == grids[-1]
             scale, middle = (127.5, 127.5 + 0.5) if last else (1.0, 0.0)
-            order = _patch_order(patch, nested=not last)
+            order = _patch_order(self.patch, nested=not last)
             head = self.decoder.heads[grid]
             weight = head.weight.data[order, :, 0, 0].float()
             if grid != grids[0]:  # head and lift in one product
                 lift = self.decoder.lifts[grid].weight.data[order].permute(0, 2, 3, 1).flatten(1)
                 weight = torch.cat([weight, lift.float()], 1)
-            self.register_buffer(f"weight_{grid}", (scale * weight).to(self.dtype))
-            self.register_buffer(f"bias_{grid}", (scale * head.bias.data[order].float() + middle).to(self.dtype))
+            bias = scale * head.bias.data[order].float() + middle
+            rows = self.patch if last else 1
+            for row, (w, b) in enumerate(zip((scale * weight).chunk(rows), bias.chunk(rows), strict=True)):
+                self.register_buffer(f"weight_{grid}_{row}", w.to(self.dtype, copy=True))
+                self.register_buffer(f"bias_{grid}_{row}", b.to(self.dtype, copy=True))
+            if self.dtype == torch.float32:
+                # The largest of one pixel is that pixel. But ONNX Runtime keeps what a pooling gives in the layout of its convolutions, and
+                # only so joins the residual sum and its activation to them. A GPU would run it for nothing.
+                self.decoder.stages[grid].insert(0, nn.MaxPool2d(1))
 
     def forward(self, z: Tensor, skips: list[Tensor]) -> Tensor:
         painted: Tensor | None = None
         for grid, x in zip(self.decoder.grids, self.decoder.features(skips, z.to(self.dtype)), strict=True):
             known = x.permute(0, 2, 3, 1)
             if painted is not None:
-                known = torch.cat([known, _unfold(painted, 2)], -1)
-            weight, bias = getattr(self, f"weight_{grid}"), getattr(self, f"bias_{grid}")
-            flat = F.linear(known.reshape(-1, weight.shape[1]), weight, bias)
-            painted = flat.reshape(-1, grid, grid, len(bias))
-        return _unfold(painted.clamp(0, 255), self.decoder.patch).to(torch.uint8)
+                known = torch.cat([known, _unfold(painted)], -1)
+            if grid != self.decoder.grids[-1]:
+                painted = self._product(known, grid, 0).reshape(-1, grid, grid, 3 * self.patch**2)
+        rows = [
+            self._product(known, grid, row).reshape(-1, grid, 1, 3 * grid * self.patch) for row in range(self.patch)
+        ]
+        side = grid * self.patch
+        return torch.cat(rows, 2).clamp(0, 255).reshape(-1, side, side, 3).to(torch.uint8)
+
+    def _product(self, known: Tensor, grid: int, row: int) -> Tensor:
+        weight, bias = getattr(self, f"weight_{grid}_{row}"), getattr(self, f"bias_{grid}_{row}")
+        return F.linear(known.reshape(-1, known.shape[-1]), weight, bias)
 
 
 def _patch_order(patch: int, nested: bool) -> Tensor:
@@ -97,11 +113,11 @@ def _patch_order(patch: int, nested: bool) -> Tensor:
     return channels.reshape(3, 2, half, 2, half).permute(1, 3, 2, 4, 0).flatten()
 
 
-def _unfold(patches: Tensor, by: int) -> Tensor:
-    """[n, g, g, by * by * c] -> [n, by * g, by * g, c], moving runs of by * c values."""
+def _unfold(patches: Tensor) -> Tensor:
+    """[n, g, g, 4 * c] -> [n, 2 * g, 2 * g, c]: quarters become cells, moving runs of 2 * c values."""
     _, grid, _, channels = patches.shape
-    rows = patches.reshape(-1, grid, grid, by, channels // by).permute(0, 1, 3, 2, 4)
-    return rows.reshape(-1, by * grid, by * grid, channels // (by * by))
+    rows = patches.reshape(-1, grid, grid, 2, channels // 2).permute(0, 1, 3, 2, 4)
+    return rows.reshape(-1, 2 * grid, 2 * grid, channels // 4)
 
 
 @dataclass(frozen=True)

@@ -119,6 +119,18 @@ class _Feeds:
         return next(self.rest, None)
 
 
+def _without_poolings(graph: onnx.ModelProto) -> onnx.ModelProto:
+    """A copy without the poolings of one pixel, which help float32 convolutions only (see DecoderGraph)."""
+    bare = onnx.ModelProto.FromString(graph.SerializeToString())
+    poolings = [node for node in bare.graph.node if node.op_type == "MaxPool"]
+    source = {node.output[0]: node.input[0] for node in poolings}
+    for node in poolings:
+        bare.graph.node.remove(node)
+    for node in bare.graph.node:
+        node.input[:] = [source.get(name, name) for name in node.input]
+    return bare
+
+
 def to_int8(graph: onnx.ModelProto, feeds: list[dict[str, np.ndarray]]) -> onnx.ModelProto:
     """Static QDQ quantisation, weights by channel. Seven-bit weights, because AVX2 saturates when it adds eight-bit products."""
     from onnxruntime import quantization as q
@@ -126,7 +138,7 @@ def to_int8(graph: onnx.ModelProto, feeds: list[dict[str, np.ndarray]]) -> onnx.
     with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
         warnings.simplefilter("ignore")
         source, prepared, target = (Path(folder) / name for name in ("float.onnx", "prepared.onnx", "int8.onnx"))
-        onnx.save(graph, source)
+        onnx.save(_without_poolings(graph), source)
         logging.getLogger().addFilter(_quiet)
         try:
             q.shape_inference.quant_pre_process(source, prepared, skip_symbolic_shape=True)
@@ -135,7 +147,7 @@ def to_int8(graph: onnx.ModelProto, feeds: list[dict[str, np.ndarray]]) -> onnx.
                 target,
                 _Feeds(feeds),
                 quant_format=q.QuantFormat.QDQ,
-                op_types_to_quantize=["Conv", "LeakyRelu", "Add", "Resize", "AveragePool"],
+                op_types_to_quantize=["Conv", "LeakyRelu", "Relu", "Add", "Resize", "AveragePool"],
                 per_channel=True,
                 reduce_range=True,
                 activation_type=q.QuantType.QUInt8,
