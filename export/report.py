@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from shlex import quote
 
 import numpy as np
 from polygraphy.json import to_json
@@ -46,16 +47,16 @@ def polygraphy_commands(manifest: Manifest, out: Path) -> list[str]:
     """Shell lines that measure each graph; engines need their own GPU."""
     commands = []
     if out.suffix == ".picme":
-        commands.append(f"python -m zipfile -e {out} {out.with_suffix('')}")
+        commands.append(f"python -m zipfile -e {quote(str(out))} {quote(str(out.with_suffix('')))}")
         out = out.with_suffix("")
     many = "--sequential-runners --warm-up 5 --iterations 50"
     six = f" --input-shapes z:[{min(6, manifest.max_batch)},{manifest.latent}]"
     for graph in GRAPHS:
-        file = f"{out}/{manifest.graph(graph).file}"
+        file, inputs = (quote(f"{out}/{name}") for name in (manifest.graph(graph).file, f"inputs/{graph}.json"))
         commands.append(f"polygraphy run {file} --onnxrt {many}{six if graph == 'decoder' else ''}")
-        commands.append(f"polygraphy run {file} --onnxrt --load-inputs {out}/inputs/{graph}.json")
+        commands.append(f"polygraphy run {file} --onnxrt --load-inputs {inputs}")
     for engine in manifest.engines:
         rtx = "POLYGRAPHY_USE_TENSORRT_RTX=1 " if engine.builder == "tensorrt_rtx" else ""
         shape = six if engine.graph == "decoder" else ""
-        commands.append(f"{rtx}polygraphy run {out}/{engine.file} --model-type engine --trt {many}{shape}")
+        commands.append(f"{rtx}polygraphy run {quote(f'{out}/{engine.file}')} --model-type engine --trt {many}{shape}")
     return commands

@@ -15,12 +15,14 @@ import time
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from shlex import quote
 
 sys.path[0] = str(Path(__file__).resolve().parents[1])  # run from anywhere; the script's own folder is no import root
 
 import onnx
 import torch
 from rich.console import Console
+from rich.markup import escape
 
 from export import engine as engines
 from export.calibrate import calibration_feeds
@@ -33,6 +35,7 @@ from picme_sdk import __version__
 from picme_sdk.bundle import Bundle
 from picme_sdk.errors import PicmeError
 from picme_sdk.manifest import FORMAT, Card, Check, EngineFile, GraphFile, Manifest
+from picme_sdk.terminal import standard_streams
 from training.checkpoint import CheckpointError, load_weights
 from training.data import DataError
 
@@ -45,14 +48,14 @@ class Export:
 
     def __init__(self, options: argparse.Namespace) -> None:
         self.options = options
-        self.console = Console(stderr=True, soft_wrap=True)
+        self.console = Console(stderr=True, soft_wrap=True, markup=False)
         self.seconds: dict[str, float] = {}
 
     @contextmanager
     def step(self, name: str):
         start = time.monotonic()
         with self.console.status(name) as status:
-            self.say = lambda text: status.update(f"{name}: {text}")
+            self.say = lambda text: status.update(escape(f"{name}: {text}"))
             yield
         self.seconds[name] = time.monotonic() - start
         self.console.print(f"{name}: {self.seconds[name]:.1f} s", highlight=False)
@@ -148,9 +151,7 @@ class Export:
         extras = {"report.md": report(manifest, self.seconds).encode(), **polygraphy_inputs(manifest)}
         write_bundle(out, manifest, contents, extras, options.force)
         size = sum(e.bytes for e in manifest.listed()) / 1e6
-        self.console.print(
-            f"[bold]{out}[/bold]: {manifest.name}, {len(manifest.engines)} engines, {size:.1f} MB", highlight=False
-        )
+        self.console.print(f"{out}: {manifest.name}, {len(manifest.engines)} engines, {size:.1f} MB", highlight=False)
         for check in manifest.verified:
             self.console.print(
                 f"  {check.graph:8} {check.compared:16} {check.measure:8} {check.value:10.3g} (limit {check.limit:.3g}; {check.input})",
@@ -158,7 +159,7 @@ class Export:
             )
         if not manifest.engines:
             print(
-                f"no engines were built; on a machine with TensorRT: python export/to_trt.py --from-bundle {out} --out {out}-trt"
+                f"no engines were built; on a machine with TensorRT: python export/to_trt.py --from-bundle {quote(str(out))} --out {quote(f'{out}-trt')}"
             )
         print("benchmark with:")
         for command in polygraphy_commands(manifest, out):
@@ -207,10 +208,13 @@ def arguments(argv: list[str] | None = None) -> argparse.Namespace:
 def main() -> int:
     options = arguments()
     try:
-        Export(options).run()
+        with standard_streams():
+            Export(options).run()
     except (ExportError, CheckpointError, DataError, PicmeError, OSError) as error:
         Console(stderr=True, soft_wrap=True).print(f"error: {error}", style="red", highlight=False, markup=False)
         return 2
+    except KeyboardInterrupt:
+        return 1
     return 0
 
 

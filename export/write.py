@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ctypes
+import errno
 import hashlib
 import os
 import shutil
@@ -13,6 +15,8 @@ from pathlib import Path
 from export.onnx_files import ExportError
 from picme_sdk.bundle import Bundle
 from picme_sdk.manifest import MANIFEST, File, Manifest, manifest_bytes
+
+AT_FDCWD, RENAME_NOREPLACE, RENAME_EXCHANGE = -100, 1, 2  # of Linux's renameat2
 
 
 def entry(name: str, data: bytes) -> dict[str, str | int]:
@@ -34,7 +38,7 @@ def write_bundle(
         made = workshop / "made"
         _write_zip(made, everything) if out.suffix == ".picme" else _write_folder(made, everything)
         Bundle(made).verify()  # what was written is what will be loaded
-        _put(made, out, workshop / "old", force)
+        _put(made, out, force)
     finally:
         shutil.rmtree(workshop, ignore_errors=True)
 
@@ -42,9 +46,13 @@ def write_bundle(
 def check_free(out: Path, force: bool) -> None:
     """Refuse early, before minutes of work, to overwrite something."""
     if out.exists() and not force:
-        raise ExportError(f"{out} exists | expected a new name | choose another --out, or --force to replace it")
+        raise _exists(out)
     if out.exists() and not _is_bundle(out):
         raise ExportError(f"{out} is no bundle | expected a bundle to replace | choose another --out")
+
+
+def _exists(out: Path) -> ExportError:
+    return ExportError(f"{out} exists | expected a new name | choose another --out, or --force to replace it")
 
 
 def _is_bundle(path: Path) -> bool:
@@ -72,15 +80,40 @@ def _write_zip(path: Path, everything: dict[str, bytes]) -> None:
         os.fsync(file.fileno())
 
 
-def _put(made: Path, out: Path, aside: Path, force: bool) -> None:
-    """Move into place. A folder can't be replaced in one step: the old one steps aside and comes back if that fails."""
-    if force and out.exists():
+def _put(made: Path, out: Path, force: bool) -> None:
+    """Move into place in one step: a killed exporter leaves the old bundle or the new one, and no other exporter's is overwritten."""
+    replaces = force and out.exists()
+    fault = _renameat2(made, out, RENAME_EXCHANGE if replaces else RENAME_NOREPLACE)
+    if fault in (errno.ENOSYS, errno.EINVAL):  # not with this system or disk
+        _put_in_steps(made, out, replaces)
+    elif fault == errno.EEXIST:
+        raise _exists(out)
+    elif fault:
+        raise OSError(fault, os.strerror(fault), str(out))
+
+
+def _put_in_steps(made: Path, out: Path, replaces: bool) -> None:
+    """Files replace each other; an old folder steps aside, and comes back if the new one can't take its place."""
+    if replaces and made.is_file() and out.is_file():
+        made.replace(out)
+        return
+    aside = made.with_name("old")
+    if replaces:
         out.rename(aside)
     try:
-        if out.exists():  # another exporter was faster
-            raise ExportError(f"{out} exists | expected a new name | choose another --out, or --force to replace it")
+        if out.exists():
+            raise _exists(out)
         made.rename(out)
     except BaseException:
-        if aside.exists() and not out.exists():
+        if replaces and not out.exists():
             aside.rename(out)
         raise
+
+
+def _renameat2(source: Path, target: Path, flag: int) -> int:
+    """Linux's rename with a condition, in one step; Python has none. Returns 0 or the error number."""
+    rename = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
+    if rename is None:
+        return errno.ENOSYS
+    done = rename(AT_FDCWD, os.fsencode(source), AT_FDCWD, os.fsencode(target), flag)
+    return ctypes.get_errno() if done else 0

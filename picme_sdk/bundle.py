@@ -22,17 +22,17 @@ class Bundle:
     """An opened bundle: its manifest was checked; other files are checked when they are read. Thread-safe."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        self.path = Path(path)
         try:
+            self.path = Path(path)
             kind = self.path.stat().st_mode
             self._zipped = not stat.S_ISDIR(kind)
             if self._zipped and not stat.S_ISREG(kind):  # opening a pipe would hang
                 raise BadBundle(f"{self.path} is no regular file", "a folder or a .picme file", "check the path")
             data = self._bytes(MANIFEST, None)
-        except OSError as error:
-            what = error.strerror or str(error)
+        except (OSError, ValueError, TypeError) as error:  # a path may also hold a NUL, or be none at all
+            what = getattr(error, "strerror", None) or str(error)
             raise BadBundle(
-                f"{self.path}: {what}", "a bundle: a folder or .picme file with a picme.json", "check the path"
+                f"{path}: {what}", "a bundle: a folder or .picme file with a picme.json", "check the path"
             ) from error
         self.manifest = parse_manifest(data)
 

@@ -90,7 +90,10 @@ class Completer:
     def _region(self, hole: Hole) -> Region:
         encoded = self._backend.run("encoder", {"image": hole.image[None], "mask": hole.mask[None, ..., None]})
         context = encoded.pop("context")
-        if not np.isfinite(context).all():
+        hosted = [
+            array for array in (context, *encoded.values()) if isinstance(array, np.ndarray)
+        ]  # others are on a GPU
+        if not all(np.isfinite(array).all() for array in hosted):
             raise NumericalError(
                 "encoder output that is not finite", "finite numbers", "use device='cpu', or another bundle"
             )

@@ -7,15 +7,15 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Any, Union
 
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from picme_sdk.errors import BadMask, PicmeError
-from picme_sdk.imaging import MOST_PIXELS, U8, Box, Patch, Photo, open_image
+from picme_sdk.errors import BadMask, NumericalError, PicmeError
+from picme_sdk.imaging import MOST_PIXELS, U8, Box, Patch, Photo, decoded, open_image
 
 MaskLike = Union[str, "os.PathLike[str]", bytes, bytearray, memoryview, Image.Image, NDArray[Any], None]
 
@@ -24,6 +24,7 @@ FULLEST = 0.95  # a hole larger than this share of the photo is an inverted mask
 MOST_HOLES = 8  # holes are grouped until there are no more than this many squares
 CELLS = 16  # holes are told apart on a grid of at most this many cells a side
 SEAM = 4  # pixels of the model's square over which a fill is led to its neighbours outside
+BRIGHT = 64  # no model paints pure black up to the edge of what is so bright
 SHARE_BITS, HALF_SHARE = 6, np.int16(32)  # shares are 64ths, so that all of it fits in 16-bit integers
 
 
@@ -84,14 +85,14 @@ def _values(mask: MaskLike, photo: Photo) -> U8:
             )
         return (255 - alpha).astype(np.uint8)
     if isinstance(mask, np.ndarray):
-        return _from_array(mask)
+        return _from_array(np.asarray(mask))
     try:
         if isinstance(mask, (bytes, bytearray, memoryview)):
             image = open_image(bytes(mask), "mask")
         elif isinstance(mask, (str, os.PathLike)):
             image = open_image(mask, "mask")
         elif isinstance(mask, Image.Image):
-            image = mask
+            image = decoded(mask, "mask")
         else:
             raise BadMask(
                 f"a mask of type {type(mask).__name__}", "a path, bytes, PIL image, array or None", "convert it first"
@@ -102,12 +103,17 @@ def _values(mask: MaskLike, photo: Photo) -> U8:
         raise BadMask(error.given, error.expected, error.cure) from error
     if image.mode in ("1", "I;16"):
         return _from_array(np.asarray(image))
-    # A painted mask on a transparent layer: what is not transparent is the hole, if transparency says anything.
-    if image.mode in ("RGBA", "LA", "PA") or "transparency" in image.info:
-        alpha = np.asarray(image.convert("RGBA").getchannel("A"))
-        if alpha.min() < 255:
-            return _from_array(alpha)
-    return _from_array(np.asarray(image.convert("L")))
+    try:
+        # A painted mask on a transparent layer: what is not transparent is the hole, if transparency says anything.
+        if image.mode in ("RGBA", "LA", "PA") or "transparency" in image.info:
+            image = image.convert("RGBA")
+            alpha = np.asarray(image.getchannel("A"))
+            if alpha.min() < 255:
+                return _from_array(alpha)
+        grey = image.convert("L")
+    except (ValueError, TypeError) as error:  # Pillow can't turn every mode, nor every transparency, into grey
+        raise BadMask(f"a mask of mode {image.mode}", "a grey one", "convert it to L first") from error
+    return _from_array(np.asarray(grey))
 
 
 def _from_array(mask: NDArray[Any]) -> U8:
@@ -155,8 +161,15 @@ class Hole:
 
         The decoder also paints what is visible around the hole. Where that differs from the photo, the fill would show a seam: pixels
         just inside the edge take over their neighbour's difference, fading out inwards.
+
+        For the same reason a square that is wholly black beside bright pixels was not painted: it is what numbers that are not finite
+        become as 8 bits. That is a `NumericalError`.
         """
         flat = squares.reshape(len(squares), -1)
+        if self.truth.max(initial=0) >= BRIGHT and not flat.any(axis=1).all():
+            raise NumericalError(
+                "a decoded picture that is not finite", "finite numbers", "lower the temperature, or use float32"
+            )
         moved = (self.truth - flat.take(self.anchor, axis=1)) * self.share
         moved = ((moved + HALF_SHARE) >> SHARE_BITS) + flat.take(self.ring, axis=1)
         healed = moved.clip(0, 255).astype(np.uint8)
@@ -229,6 +242,7 @@ def _union(a: Box, b: Box) -> Box:
 def _group(boxes: list[Box], photo: tuple[int, int], size: int, context: int | None) -> list[Box]:
     """Join holes that one square sees as well as two would, and the nearest ones while there are too many."""
 
+    @cache  # most pairs are the same after every join
     def side(box: Box) -> int:
         square = _square_box(box, photo, size, context)[1]
         return square[2] - square[0]

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from PIL import Image, ImageOps, PngImagePlugin, UnidentifiedImageError
 
 from picme_sdk.errors import BadImage, ImageTooLarge
+from picme_sdk.files import replacing
 
 U8 = NDArray[np.uint8]
 ImageLike = Union[str, "os.PathLike[str]", bytes, bytearray, memoryview, Image.Image, NDArray[Any]]
@@ -169,14 +170,39 @@ def open_image(source: str | os.PathLike[str] | bytes, what: str) -> Image.Image
         raise ImageTooLarge(f"{what} {shown}", f"at most {MOST_PIXELS:,} pixels", "crop or shrink it first") from error
     except UnidentifiedImageError as error:
         raise BadImage(f"{what} {shown} is no picture", f"one of {', '.join(FORMATS)}", "convert it first") from error
-    except Exception as error:  # Pillow's decoders raise many kinds on damaged data
-        reason = f"{type(error).__name__}: {error}"[:120]
-        raise BadImage(f"{what} {shown} can't be read ({reason})", "an undamaged picture", "check the file") from error
+    except Exception as error:
+        raise _damaged(f"{what} {shown}", error) from error
     return image
 
 
-def _png(image: Image.Image) -> bytes:
-    stream = io.BytesIO()
+def _damaged(what: str, error: Exception) -> BadImage:
+    """Pillow's decoders raise many kinds on damaged data."""
+    reason = f"{type(error).__name__}: {error}"[:120]
+    return BadImage(f"{what} can't be read ({reason})", "an undamaged picture", "check the file")
+
+
+def decoded(image: Image.Image, what: str) -> Image.Image:
+    """The image with its pixels in memory: one that Pillow has opened reads its file only when they are asked for."""
+    _check_size(*image.size)
+    try:
+        image.load()
+    except Exception as error:
+        raise _damaged(f"a {what}", error) from error
+    return image
+
+
+def _for_png(image: Image.Image) -> Image.Image:
+    """PNG has no CMYK: such a photo leaves as RGB, without the profile that then no longer fits."""
+    if image.mode != "CMYK":
+        return image
+    image = image.convert("RGB")
+    image.info.pop("icc_profile", None)
+    return image
+
+
+def png_bytes(image: Image.Image) -> bytes:
+    """A PNG file with the image's colour profile."""
+    image, stream = _for_png(image), io.BytesIO()
     image.save(stream, "PNG", icc_profile=image.info.get("icc_profile"))
     return stream.getvalue()
 
@@ -194,7 +220,15 @@ def _upright(image: Image.Image) -> Image.Image:
         raise BadImage(
             f"a picture of mode {turned.mode}", f"one of {', '.join((*WORKING, *MODES))}", "convert it to RGB"
         )
-    return turned if turned.mode == mode else turned.convert(mode)
+    if not isinstance(turned.info.get("icc_profile", b""), bytes):  # a TIFF file may hold anything in its place
+        turned = turned.copy()
+        del turned.info["icc_profile"]
+    try:
+        upright = turned if turned.mode == mode else turned.convert(mode)
+        Photo(upright, None).crop((0, 0, 1, 1))
+    except Exception as error:  # a transparency that is none
+        raise _damaged("a photo", error) from error
+    return upright
 
 
 def _check_array(pixels: NDArray[Any]) -> NDArray[Any]:
@@ -216,12 +250,11 @@ def _check_array(pixels: NDArray[Any]) -> NDArray[Any]:
 def load(image: ImageLike) -> Photo:
     """Take a photo of any supported kind. `BadImage` says what is wrong with others."""
     if isinstance(image, np.ndarray):
-        return Photo(_check_array(image), None)
+        return Photo(_check_array(np.asarray(image)), None)  # subclasses, such as matrices, have rules of their own
     if isinstance(image, Image.Image):
-        _check_size(*image.size)
-        return Photo(_upright(image), lambda result: result)
+        return Photo(_upright(decoded(image, "photo")), lambda result: result)
     if isinstance(image, (bytes, bytearray, memoryview)):
-        return Photo(_upright(open_image(bytes(image), "photo")), _png)
+        return Photo(_upright(open_image(bytes(image), "photo")), png_bytes)
     if isinstance(image, (str, os.PathLike)):
         return Photo(_upright(open_image(image, "photo")), lambda result: result)
     raise BadImage(
@@ -234,9 +267,6 @@ def save_png(image: Image.Image, path: Path, token: str | None = None) -> None:
     text = PngImagePlugin.PngInfo()
     if token:
         text.add_text("picme-token", token)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
+    image = _for_png(image)
+    with replacing(path) as temporary:
         image.save(temporary, "PNG", pnginfo=text, icc_profile=image.info.get("icc_profile"))
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)

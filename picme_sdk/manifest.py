@@ -24,6 +24,7 @@ MOST_FILES = 256
 # Lower case only, so that no two names clash on a case-blind file system; no part is "." or "..", nothing is absolute.
 _NAME = re.compile(r"[a-z0-9_][a-z0-9_-]*(\.[a-z0-9_-]+)*(/[a-z0-9_][a-z0-9_-]*(\.[a-z0-9_-]+)*)*")
 _HASH = re.compile(r"[0-9a-f]{64}")
+_NO_TEXT = re.compile(r"[\0\ud800-\udfff]")  # NUL, and halves of characters: neither can be written or printed
 _SEAL = re.compile(rb'"seal": "([0-9a-f]{64})"')
 
 T = TypeVar("T")
@@ -166,7 +167,7 @@ class _Reader:
 
     def text(self, key: str, pattern: re.Pattern[str] | None = None, choices: tuple[str, ...] | None = None) -> str:
         value = self.table[key]
-        if not isinstance(value, str) or len(value) > 4000 or "\0" in value:
+        if not isinstance(value, str) or len(value) > 4000 or _NO_TEXT.search(value):
             raise _bad(f"{self.where}.{key} is {str(value)[:60]!r}", "a text of at most 4,000 characters")
         if pattern is not None and not pattern.fullmatch(value):
             raise _bad(f"{self.where}.{key} is {value[:60]!r}", f"a value of the form {pattern.pattern}")

@@ -38,6 +38,7 @@ def philox(counter: NDArray[np.uint64], seed: int) -> NDArray[np.uint64]:
     """Philox 4x32-10 (Salmon et al., 2011). `counter` [4, ...] holds 32-bit words in uint64; so does the result."""
     lanes = (2, *(1 for _ in counter.shape[1:]))
     factors, steps = _FACTORS.reshape(lanes), _STEPS.reshape(lanes)
+    seed = int(seed)  # numpy's own integers do not hold 32 bits each
     key = np.array([seed & 0xFFFFFFFF, seed >> 32], np.uint64).reshape(lanes)
     even, odd = counter[0::2], counter[1::2]  # the multiplied words, and the others
     for _ in range(10):
@@ -244,7 +245,7 @@ def check_arguments(
             f"n={n!r}", f"an integer from 1 to {MOST_RESULTS}", "ask for fewer results, or sample several times"
         )
     check_seed(seed)
-    if strategy not in STRATEGIES:
+    if not isinstance(strategy, str) or strategy not in STRATEGIES:
         raise BadArgument(f"strategy={strategy!r}", f"one of {', '.join(STRATEGIES)}", "choose one of them")
     if primitive is not None and (not _is_integer(primitive) or not 0 <= primitive < primitives):
         raise BadArgument(

@@ -121,7 +121,7 @@ class Scene:
         """
         seed = _seed(seed)
         self._check(n, seed, strategy, primitive, temperature)
-        if deadline_ms is not None and not (isinstance(deadline_ms, (int, float)) and 0 < deadline_ms < float("inf")):
+        if deadline_ms is not None and not (isinstance(deadline_ms, (int, float)) and 0 < deadline_ms < 1e15):
             raise BadArgument(f"deadline_ms={deadline_ms!r}", "None or a positive number", "choose another")
         recipes = sampling.draws(self._mixtures, n, seed, strategy, primitive, f32(temperature))
         return self._stream(recipes, deadline_ms)
@@ -130,7 +130,7 @@ class Scene:
         """`steps` results (2 to 1000) on the way from one result of this scene to another, both ends included."""
         if not isinstance(steps, int) or not 2 <= steps <= sampling.MOST_RESULTS:
             raise BadArgument(f"steps={steps!r}", f"an integer from 2 to {sampling.MOST_RESULTS}", "choose another")
-        if not (first._scene is self and second._scene is self):
+        if not all(isinstance(end, Completion) and end._scene is self for end in (first, second)):
             raise BadArgument("results of another scene", "results of this scene", "replay their tokens here first")
         recipes: list[Recipe] = [Blend(first._recipe, second._recipe, f32(i / (steps - 1))) for i in range(steps)]
         tokens.encode(recipes[0], self._model_id)  # raises where a token would grow too long

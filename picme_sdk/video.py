@@ -169,8 +169,11 @@ def _telling(given: str, expected: str, cure: str) -> Iterator[None]:
     av = _pyav()
     try:
         yield
-    except av.error.FFmpegError as error:
-        raise BadVideo(f"{given} ({error.strerror})", expected, cure) from error
+    except PicmeError:
+        raise
+    except (av.error.FFmpegError, ValueError) as error:  # PyAV has words of its own for some
+        reason = " ".join(str(getattr(error, "strerror", error)).split())[:120]
+        raise BadVideo(f"{given} ({reason})", expected, cure) from error
 
 
 class _Last(Iterator[T]):
@@ -196,7 +199,7 @@ class _Reader:
         self.path = path
         with _telling(f"{path} can't be read", "a video", "check the file"):
             # Files only: a playlist must not make us fetch anything.
-            self.container = av.open(str(path), options={"protocol_whitelist": "file"})
+            self.container = av.open(str(path), options={"protocol_whitelist": "file"}, metadata_errors="replace")
         cover = av.stream.Disposition.attached_pic
         videos = [s for s in self.container.streams.video if not s.disposition & cover and s.codec_context]
         if not videos:

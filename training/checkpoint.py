@@ -23,8 +23,9 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 from torch.optim import Adam
 
-from training.config import TrainConfig, from_dict
-from training.model import Picme
+from picme_sdk.files import replacing
+from training.config import TrainConfig, build, from_dict
+from training.model import Picme, PicmeConfig
 
 KEY = "picme"  # of the metadata entry
 
@@ -44,15 +45,16 @@ class Progress:
 
 
 def _write(path: Path, tensors: dict[str, Tensor], note: dict[str, Any]) -> None:
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        contiguous = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
-        save_file(contiguous, temporary, metadata={KEY: json.dumps(note)})
+    contiguous = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+    with replacing(path) as temporary:
+        try:
+            save_file(contiguous, temporary, metadata={KEY: json.dumps(note)})
+        except SafetensorError as error:
+            raise CheckpointError(
+                f"{path}: {error} | expected a place to write to | free some, then --resume"
+            ) from error
         with open(temporary, "rb") as file:
             os.fsync(file.fileno())
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
 
 
 def _read(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
@@ -60,7 +62,7 @@ def _read(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
         with safe_open(path, "pt") as file:
             note = json.loads((file.metadata() or {}).get(KEY, "null"))
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
-    except (OSError, SafetensorError, ValueError) as error:
+    except (OSError, SafetensorError, ValueError, RecursionError) as error:
         raise CheckpointError(
             f"{path}: {error} | expected a PICME checkpoint | check the path, or train anew"
         ) from error
@@ -82,9 +84,8 @@ def save_weights(
         "numbers": numbers,
     }
     _write(path, model.state_dict(), note)
-    temporary = path.with_name(f".{path.stem}.json.{os.getpid()}")
-    temporary.write_text(json.dumps(note, indent=1) + "\n")
-    temporary.replace(path.with_suffix(".json"))
+    with replacing(path.with_suffix(".json")) as temporary:
+        temporary.write_text(json.dumps(note, indent=1) + "\n")
 
 
 def _read_pt(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
@@ -106,6 +107,16 @@ def _read_pt(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     return tensors, {key: table[key] for key in ("config", "size")}
 
 
+def _check_shapes(config: PicmeConfig, tensors: dict[str, Tensor]) -> None:
+    """A small file may describe a network that no memory holds: compare before one is made."""
+    with torch.device("meta"):
+        wanted = {name: tuple(tensor.shape) for name, tensor in Picme(config).state_dict().items()}
+    found = {name: tuple(tensor.shape) for name, tensor in tensors.items()}
+    for name in sorted(wanted.keys() | found.keys()):
+        if wanted.get(name) != found.get(name):
+            raise ValueError(f"{name} is {found.get(name, 'missing')}, not {wanted.get(name, 'known')}")
+
+
 def load_weights(path: Path) -> tuple[Picme, TrainConfig, dict[str, Any]]:
     """A model in eval mode at the size it was trained at, its training configuration, and the rest of the metadata.
 
@@ -114,9 +125,11 @@ def load_weights(path: Path) -> tuple[Picme, TrainConfig, dict[str, Any]]:
     tensors, note = _read_pt(path) if path.suffix in (".pt", ".pth") else _read(path)
     try:
         config = from_dict(note["config"], str(path))
+        note["progress"] = dataclasses.asdict(build(Progress, note.get("progress", {}), str(path)))
+        _check_shapes(config.model.at(note["size"]), tensors)
         model = Picme(config.model.at(note["size"]))
         model.load_state_dict({name: tensor.float() for name, tensor in tensors.items()})  # weights may be kept in half
-    except (KeyError, TypeError, ValueError, RuntimeError, AttributeError) as error:
+    except (LookupError, TypeError, ValueError, RuntimeError, AttributeError, ArithmeticError) as error:
         reason = " ".join(str(error).split())[:200]
         raise CheckpointError(
             f"{path}: {reason} | expected weights that fit their configuration | train anew"
@@ -169,4 +182,7 @@ def save_state(path: Path, trainee: Trainee, config: TrainConfig, progress: Prog
 
 def read_state(path: Path) -> tuple[dict[str, Tensor], TrainConfig, Progress]:
     tensors, note = _read(path)
-    return tensors, from_dict(note["config"], str(path)), Progress(**note["progress"])
+    try:
+        return tensors, from_dict(note["config"], str(path)), build(Progress, note["progress"], str(path))
+    except (LookupError, TypeError, ValueError, ArithmeticError) as error:
+        raise CheckpointError(f"{path}: {error} | expected the state of a run | choose another --out") from error

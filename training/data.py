@@ -17,6 +17,7 @@ import torch
 from PIL import Image, ImageOps
 from torch import Tensor
 
+from picme_sdk.imaging import FORMATS
 from training.masks import MaskSource
 
 log = logging.getLogger(__name__)
@@ -113,14 +114,14 @@ class Pictures:
 
     def _read(self, index: int) -> np.ndarray | None:
         try:
-            with Image.open(self.files[index]) as picture:
+            with Image.open(self.files[index], formats=FORMATS) as picture:
                 if min(picture.size) < self.smallest:
                     raise DataError(
                         f"{picture.size[0]}x{picture.size[1]} pixels, expected at least {self.smallest} a side"
                     )
                 picture.draft("RGB", (self.size, self.size))
                 return square(picture, self.size)
-        except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
+        except Exception as error:  # Pillow's decoders raise many kinds on damaged data
             with self._lock:
                 self.bad.add(index)
                 log.warning("skipped %s (%d skipped so far): %s", self.files[index], len(self.bad), error)

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.random import Generator
 from PIL import Image, ImageDraw
 
+from picme_sdk.imaging import open_image
 from training.config import MaskMix
 
 
@@ -74,8 +75,8 @@ class MaskSource:
             return rectangles(self.size, random)
         if kind == "strokes":
             return strokes(self.size, random)
-        with Image.open(self.files[random.integers(len(self.files))]) as picture:
-            light = picture.convert("L").resize((self.size, self.size), Image.Resampling.BOX)
+        file = self.files[random.integers(len(self.files))]
+        light = open_image(file, "mask").convert("L").resize((self.size, self.size), Image.Resampling.BOX)
         return (np.asarray(light) >= 128).astype(np.uint8)
 
 

@@ -26,6 +26,7 @@ from rich.logging import RichHandler
 from rich.progress import BarColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.progress import Progress as Bar
 
+from picme_sdk.errors import PicmeError
 from training.checkpoint import CheckpointError
 from training.config import load
 from training.data import DataError
@@ -49,7 +50,12 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--save-minutes", type=float, default=5, help="minutes between checkpoints (5)")
     parser.add_argument("--log-steps", type=int, default=50, help="steps between lines of metrics.jsonl (50)")
     parser.add_argument("--resume", action="store_true", help="continue the run in OUT, if there is one")
-    return parser.parse_args()
+    options = parser.parse_args()
+    if options.log_steps < 1 or not all(
+        0 <= minutes < float("inf") for minutes in (options.minutes or 0, options.save_minutes)
+    ):
+        parser.error("--log-steps, --minutes, --save-minutes | expected at least 1, and finite times | choose others")
+    return options
 
 
 def main() -> int:
@@ -71,7 +77,7 @@ def main() -> int:
         columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn(), TimeRemainingColumn())
         with Bar(*columns, console=console, disable=quiet or not terminal) as bar:
             run.train(bar)
-    except (DataError, CheckpointError, NotFiniteError, ValueError, OSError) as error:
+    except (DataError, CheckpointError, NotFiniteError, PicmeError, ValueError, OSError) as error:
         log.error("%s", error)
         return 1 if isinstance(error, NotFiniteError) else 2
     finally:

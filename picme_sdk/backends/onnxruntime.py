@@ -36,18 +36,32 @@ class OnnxRuntime:
         self.device = device
         # A CPU gains little from larger batches, which cost memory.
         self.batch = min(8 if device == "cpu" else 64, bundle.manifest.max_batch)
-        self._sessions: dict[str, tuple[Any, list[str]]] = {}
+        self._sessions: dict[str, tuple[Any, tuple[Tensor, ...]]] = {}
         for graph in GRAPHS:
             entry = bundle.manifest.graph(graph, "float32" if graph == "mixture" else precision)
             own = 1 if graph == "mixture" else threads  # too small to share
             session = _session(onnxruntime, bundle.read(entry), entry, device, own)
-            self._sessions[graph] = session, [tensor.name for tensor in entry.outputs]
+            self._sessions[graph] = session, entry.outputs
 
     def run(self, graph: str, inputs: Arrays) -> Arrays:
-        session, names = self._sessions.get(graph, (None, []))
+        session, outputs = self._sessions.get(graph, (None, ()))
         if session is None:
             raise Closed("the completer was closed", "an open one", "make a new Completer")
-        return dict(zip(names, session.run(names, inputs), strict=True))
+        names = [tensor.name for tensor in outputs]
+        try:
+            made = session.run(names, inputs)
+        except Exception as error:  # onnxruntime has no common base of its exceptions
+            reason = " ".join(str(error).split())[:160]
+            raise BackendUnavailable(
+                f"the {graph} failed on {self.device}: {reason}",
+                "a graph that runs",
+                "free memory, or check the bundle",
+            ) from error
+        count = len(inputs["z"]) if graph == "decoder" else 1
+        for array, tensor in zip(made, outputs, strict=True):  # what a graph declares need not be what it makes
+            if array.shape != tuple(count if size == "n" else size for size in tensor.shape):
+                raise BadBundle(f"{graph}: {tensor.name} of shape {array.shape}", f"{tensor.shape}", "export it again")
+        return dict(zip(names, made, strict=True))
 
     def close(self) -> None:
         self._sessions = {}

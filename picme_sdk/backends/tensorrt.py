@@ -10,6 +10,7 @@ import importlib
 import importlib.util
 import threading
 from collections.abc import Callable
+from shlex import quote
 from typing import Any
 
 import numpy as np
@@ -28,7 +29,8 @@ FIRST_AMPERE = 80
 def rebuild(bundle: Bundle, module: str) -> str:
     """The command that makes engines for here."""
     builder = "tensorrt" if module == "tensorrt" else "rtx"
-    return f"python export/to_trt.py --from-bundle {bundle.path} --builder {builder} --out {bundle.path.stem}-here"
+    path, out = quote(str(bundle.path)), quote(f"{bundle.path.stem}-here")
+    return f"python export/to_trt.py --from-bundle {path} --builder {builder} --out {out}"
 
 
 def fits(target: str, capability: int | None) -> bool:
@@ -72,7 +74,10 @@ class TensorRt:
     def __init__(self, bundle: Bundle, module: str) -> None:
         if importlib.util.find_spec(module) is None:
             raise BackendUnavailable(f"{module} is not installed", module, INSTALL[module])
-        trt: Any = importlib.import_module(module)
+        try:
+            trt: Any = importlib.import_module(module)
+        except (ImportError, OSError, RuntimeError) as error:  # installed, but not the libraries that it needs
+            raise BackendUnavailable(f"{module} can't be loaded ({error})", module, INSTALL[module]) from error
         self.cuda = open_cuda()
         self.name, self.device = f"{module} {trt.__version__}", DEVICES[module]
         try:
