@@ -2,8 +2,10 @@
 PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+# Exact versions of all that is installed, where they were locked for this Python; see requirements/README.md.
+LOCK := $(wildcard requirements/python$(shell $(PYTHON) -c 'import sys; print("%d.%d" % sys.version_info[:2])').lock)
 
-.PHONY: test demo cpp test-gpu clean
+.PHONY: test demo cpp fuzz audit test-gpu clean
 
 test: .venv/.dev .venv/.browser cpp
 	$(BIN)/ruff format --check .
@@ -18,6 +20,17 @@ demo: .venv/.cpu
 cpp:
 	sh cpp_bindings/build.sh
 
+# All fuzzers, 60 seconds in all; docs/fuzzing.md has the longer runs.
+fuzz: .venv/.fuzz
+	sh cpp_bindings/build.sh fuzz
+	$(BIN)/python -m fuzz.run --seconds 60
+
+# Asks an advisory database about the locked versions: needs the network, so it is no part of the tests.
+audit:
+	$(PYTHON) -m venv build/audit
+	build/audit/bin/python -m pip install --quiet --disable-pip-version-check pip-audit
+	for lock in requirements/*.lock; do build/audit/bin/pip-audit --strict --disable-pip --no-deps -r $$lock || exit 1; done
+
 # For a machine with an NVIDIA card; nobody has run it yet.
 test-gpu: .venv/.dev
 	$(BIN)/python -m pytest tests/gpu -rs
@@ -31,8 +44,8 @@ test-gpu: .venv/.dev
 	  apt-get -qq update >/dev/null && DEBIAN_FRONTEND=noninteractive apt-get -qq install -y --no-install-recommends chromium >/dev/null; fi
 	@if which chromium chromium-browser google-chrome >/dev/null 2>&1; then touch $@; else echo "no Chromium here: the studio's browser test is skipped"; fi
 
-.venv/.%: pyproject.toml | .venv/bin/python
-	$(PIP) -e '.[$*]'
+.venv/.%: pyproject.toml $(LOCK) | .venv/bin/python
+	$(PIP) $(addprefix -c ,$(LOCK)) -e '.[$*]'
 	@touch $@
 
 clean:

@@ -1,7 +1,10 @@
 """The package from outside: what importing costs, what the wheel holds, what the documents promise."""
 
+import hashlib
 import json
+import os
 import re
+import shutil
 import subprocess
 import sys
 import zipfile
@@ -79,35 +82,52 @@ except BackendUnavailable as error:
     assert "pip install 'picme-sdk[cpu]'" in python(code)
 
 
+def build_wheel(folder: Path) -> Path:
+    """From a copy of the sources, as from a clean clone: a build folder that lies around must not leak into the wheel."""
+    source = folder / "source"
+    shutil.copytree(ROOT / "picme_sdk", source / "picme_sdk", ignore=shutil.ignore_patterns("__pycache__"))
+    for name in ("pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, source)
+    command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation", "-w", str(folder)]
+    environment = {**os.environ, "SOURCE_DATE_EPOCH": "1640995200"}
+    subprocess.run([*command, str(source)], check=True, capture_output=True, env=environment)
+    return next(folder.glob("*.whl"))
+
+
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("wheel")
-    command = [
-        sys.executable,
-        "-m",
-        "pip",
-        "wheel",
-        "--quiet",
-        "--no-deps",
-        "--no-build-isolation",
-        "-w",
-        str(folder),
-        str(ROOT),
-    ]
-    subprocess.run(command, check=True, capture_output=True)
-    return next(folder.glob("*.whl"))
+    return build_wheel(tmp_path_factory.mktemp("wheel"))
 
 
 def test_the_wheel_holds_the_runtime_only(wheel: Path) -> None:
     names = zipfile.ZipFile(wheel).namelist()
     tops = {name.split("/")[0] for name in names}
     assert {top for top in tops if not top.endswith(".dist-info")} == {"picme_sdk"}
-    expected = ["py.typed", "samples/chelsea.jpg", "studio/page/index.html", "studio/openapi.json"]
-    assert {f"picme_sdk/{name}" for name in expected} <= set(names)
+    expected = {path.relative_to(ROOT).as_posix() for path in (ROOT / "picme_sdk").rglob("*") if path.is_file()}
+    expected = {name for name in expected if "__pycache__" not in name}
+    assert {name for name in names if name.startswith("picme_sdk/")} == expected
+    kinds = [".dist-info/licenses/LICENSE", "picme_sdk/py.typed", "samples/chelsea.jpg", "studio/page/index.html", "studio/openapi.json", "pets256/picme.json"]  # fmt: skip
+    for kind in kinds:
+        assert any(name.endswith(kind) for name in names), kind
+
+
+def test_the_wheel_is_reproducible(wheel: Path, tmp_path: Path) -> None:
+    again = build_wheel(tmp_path)
+    assert again.name == wheel.name
+    assert hashlib.sha256(again.read_bytes()).hexdigest() == hashlib.sha256(wheel.read_bytes()).hexdigest()
+
+
+def test_the_wheel_asks_for_what_pyproject_does(wheel: Path) -> None:
+    """And for nothing from a certain place: no addresses."""
+    with zipfile.ZipFile(wheel) as archive:
+        metadata = archive.read(next(n for n in archive.namelist() if n.endswith("METADATA"))).decode()
+    wanted = re.findall(r"^Requires-Dist: (.*)$", metadata, re.MULTILINE)
+    assert {"numpy>=1.24", "pillow>=10.3"} == {line for line in wanted if "extra ==" not in line}
+    assert not [line for line in wanted if "@" in line]
 
 
 def test_readme_links_and_commands_exist() -> None:
-    for document in [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]:
+    for document in [ROOT / "README.md", ROOT / "SECURITY.md", *sorted((ROOT / "docs").glob("*.md"))]:
         text = document.read_text()
         for link in re.findall(r"\]\(([^)#]+)\)", text):
             assert (document.parent / link).exists(), f"{document.name}: {link}"

@@ -23,6 +23,7 @@ namespace {
 constexpr std::int64_t MOST_PIXELS = 100'000'000;
 constexpr float HOTTEST = 100.0f;
 constexpr int WIDEST_CONTEXT = 1 << 20, MOST_THREADS = 1024;
+constexpr std::size_t WIDEST_STRIDE = std::size_t{1} << 32; // times any height it still fits
 
 // A fixed place, so that keeping an error needs no memory.
 thread_local char last_error[1024] = "";
@@ -76,9 +77,9 @@ void check_range(const char *name, double value, double low, double high) {
 
 std::size_t checked_stride(const char *name, std::size_t stride, std::size_t least, picme_status status) {
     if (stride == 0) return least;
-    if (stride < least || stride > (std::size_t{1} << 40))
-        throw Failure(status, std::string(name) + "=" + std::to_string(stride), "at least " + std::to_string(least) + " bytes",
-                      "give the bytes from row to row");
+    if (stride < least || stride > WIDEST_STRIDE)
+        throw Failure(status, std::string(name) + "=" + std::to_string(stride),
+                      std::to_string(least) + " to " + std::to_string(WIDEST_STRIDE) + " bytes", "give the bytes from row to row");
     return stride;
 }
 

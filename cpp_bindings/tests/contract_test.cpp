@@ -196,6 +196,20 @@ TEST(buffers_and_strides_that_are_too_small_are_refused) {
     CHECK(refused(picme_encode(raw.completer, &raw.encode, &none), PICME_BAD_MASK));
 }
 
+TEST(a_stride_times_the_height_does_not_overflow) {
+    Raw raw;
+    picme_scene *tall = nullptr;
+    raw.encode.width = 1, raw.encode.height = (1 << 24) + 1, raw.encode.format = PICME_GRAY8;
+    raw.pixels.assign(static_cast<std::size_t>(raw.encode.height), 0);
+    raw.hole.assign(raw.pixels.size(), 0);
+    std::fill_n(raw.hole.begin() + 100, 9, std::uint8_t{255});
+    raw.encode.pixels = raw.pixels.data(), raw.encode.mask = raw.hole.data();
+    CHECK(picme_encode(raw.completer, &raw.encode, &tall) == PICME_OK);
+    raw.result.bytes = 1, raw.result.stride = std::size_t{1} << 40; // 2^24 rows of it and one byte: 1, after an overflow
+    CHECK(refused(picme_sample(tall, &raw.sample, &raw.result), PICME_BAD_ARGUMENT));
+    picme_scene_destroy(&tall);
+}
+
 TEST(values_out_of_range_are_refused) {
     Raw raw;
     picme_scene *none = nullptr;

@@ -87,7 +87,7 @@ class Guard:
         host, origin = _only(scope, b"host"), _only(scope, b"origin")
         if host is None or not self.is_own(host.lower()):
             raise Refused(421, f"not the host {host!r} | expected the address that `picme studio` printed | use that")
-        asks_api = scope["path"] == "/api" or scope["path"].startswith("/api/")
+        asks_api = scope["path"] in ("/api", "/metrics") or scope["path"].startswith("/api/")
         if asks_api or scope["method"] not in READING:
             site = _only(scope, b"sec-fetch-site")
             if (origin is not None and origin.lower() != f"http://{host.lower()}") or site not in (
@@ -99,6 +99,8 @@ class Guard:
             if scheme.lower() != "bearer" or not secrets.compare_digest(given.strip().encode(), self.token):
                 text = "no token, or a wrong one | expected the one in the printed address | send `Authorization: Bearer TOKEN`"
                 raise Refused(401, text, headers=[(b"www-authenticate", b"Bearer")])
+        if not scope.get("query_string", b"").isascii():  # Starlette fails on it where it tells of an unknown path
+            raise Refused(400, "a query that is no ASCII | expected none at all | leave it out")
         length = _only(scope, b"content-length")
         if length is not None and not (length.isascii() and length.isdigit()):
             raise Refused(400, f"content-length {length!r} | expected a number of bytes | send the true length")

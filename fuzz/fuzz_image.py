@@ -1,0 +1,34 @@
+"""Picture files: every input is tried as a photo, as its own mask, and as an upload to the studio."""
+
+import contextlib
+import io
+
+from PIL import Image
+
+from fuzz.fill import centre, fill
+from picme_sdk.errors import PicmeError
+from picme_sdk.imaging import FORMATS, MOST_PIXELS, load
+from picme_sdk.studio.pictures import read_hole, read_photo, to_text
+
+# Larger pictures only take longer, so they are left out; up to the limit, from which on they are refused.
+FEW_PIXELS = 1 << 18
+
+
+def is_slow(data: bytes) -> bool:
+    with contextlib.suppress(Exception), Image.open(io.BytesIO(data), formats=FORMATS) as picture:
+        return FEW_PIXELS < picture.width * picture.height <= MOST_PIXELS
+    return False
+
+
+def check(data: bytes) -> None:
+    if is_slow(data):
+        return
+    for attempt in (
+        lambda: fill(data, centre(*load(data).size)),
+        lambda: fill(load(data).pixels, data),
+        lambda: read_hole(read_photo(to_text(data)), to_text(data)),
+    ):
+        try:
+            attempt()
+        except PicmeError as error:
+            str(error).encode()
