@@ -1,4 +1,4 @@
-"""The `picme` command: complete, batch, video, bench, studio, inspect, doctor, demo. Exit codes: 0 ok, 1 some inputs failed, 2 usage or nothing done."""
+"""The `picme` command: complete, batch, video, bench, studio, serve, inspect, doctor, demo. Exit codes: 0 ok, 1 some inputs failed, 2 usage or nothing done."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 from picme_sdk import __version__, commands
 from picme_sdk.errors import PicmeError
+from picme_sdk.terminal import standard_streams
 
 
 def parser() -> argparse.ArgumentParser:
@@ -62,7 +63,16 @@ def parser() -> argparse.ArgumentParser:
     )
     sampling(many, 1, "likely", 0)
     many.add_argument("--watch", action="store_true", help="go on with photos that come into the folder, until Ctrl-C")
-    many.add_argument("--json", metavar="REPORT", help="write a report, - for standard output")
+    many.add_argument(
+        "--json", metavar="REPORT", help="write a report, - for standard output; with --ray also FILE.parquet"
+    )
+    many.add_argument(
+        "--ray",
+        nargs="?",
+        const="local",
+        metavar="ADDRESS",
+        help="on a Ray cluster; without an address, one on this machine",
+    )
 
     moving = command("video", commands.video, "complete a video without flicker")
     moving.add_argument("video", metavar="IN", help="video file")
@@ -91,6 +101,17 @@ def parser() -> argparse.ArgumentParser:
         "--host", default="127.0.0.1", help="where to listen (127.0.0.1); beyond this machine needs --token"
     )
     local.add_argument("--token", help="at least 16 characters (random)")
+    remote = command("serve", commands.serve, "the studio's HTTP API on several replicas, for many users")
+    remote.add_argument("--port", type=int, default=8000, help="(8000)")
+    remote.add_argument(
+        "--host", default="127.0.0.1", help="where to listen (127.0.0.1); beyond this machine needs --token"
+    )
+    remote.add_argument("--token", help="at least 16 characters (random)")
+    remote.add_argument("--replicas", default="1", metavar="N or MIN:MAX", help="models; MIN:MAX follows the load (1)")
+    remote.add_argument("--ongoing", type=int, default=4, help="requests that a replica works on at once (4)")
+    remote.add_argument("--queue", type=int, default=16, help="requests that may wait; others get 429 (16)")
+    remote.add_argument("--deadline", type=float, default=30.0, help="seconds from a request's arrival to its end (30)")
+    remote.add_argument("--ray", default="local", metavar="ADDRESS", help="of a Ray cluster (one on this machine)")
     checked = command("inspect", commands.inspect, "check a bundle and print what is in it", runs_model=False)
     checked.add_argument("bundle")
     checked.add_argument("--json", action="store_true", help="the manifest as one line of JSON")
@@ -103,7 +124,8 @@ def parser() -> argparse.ArgumentParser:
 def main(argv: list[str] | None = None) -> int:
     options = parser().parse_args(argv)
     try:
-        return int(options.run(options))
+        with standard_streams():
+            return int(options.run(options))
     except (PicmeError, OSError) as error:
         print(f"picme: {error}", file=sys.stderr)
         return 2

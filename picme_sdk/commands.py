@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import io
 import json
 import sys
 import threading
@@ -16,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from picme_sdk.errors import BadArgument, FileExists
+from picme_sdk.files import replacing
 
 HOLE = (105, 55, 215, 165)  # of the demo's photo: one eye and what surrounds it
 
@@ -32,14 +32,22 @@ def free(path: Path, force: bool) -> Path:
     return path
 
 
+def check_sampling(options: argparse.Namespace) -> None:
+    """Before any work: a list of a billion names would take all memory, and no results are no reason to skip a photo."""
+    from picme_sdk.sampling import check_arguments
+
+    check_arguments(options.n, options.seed or 0, options.strategy, None, options.temperature, 1)
+
+
 def complete(options: argparse.Namespace) -> int:
     """One photo. OUT is a folder for one PNG a result, or a PNG: the result if there is one, else a contact sheet."""
     from PIL import Image
 
     from picme_sdk.holes import load_mask
-    from picme_sdk.imaging import load, save_png
+    from picme_sdk.imaging import load, png_bytes, save_png
     from picme_sdk.sheet import results_sheet
 
+    check_sampling(options)
     out = options.out
     single = out == "-" or out.lower().endswith(".png")
     targets = [Path(out)] if single else [Path(out) / f"{_stem(options.photo)}-{i + 1}.png" for i in range(options.n)]
@@ -61,9 +69,7 @@ def complete(options: argparse.Namespace) -> int:
         else:
             pictures = [(result.image, result.token) for result in results]
         if out == "-":
-            stream = io.BytesIO()
-            pictures[0][0].save(stream, "PNG")
-            sys.stdout.buffer.write(stream.getvalue())
+            sys.stdout.buffer.write(png_bytes(pictures[0][0]))
         else:
             targets[0].parent.mkdir(parents=True, exist_ok=True)
             for target, (picture, token) in zip(targets, pictures, strict=True):
@@ -112,6 +118,11 @@ def progress(total: int | None) -> Iterator[Callable[..., None]]:
 
 def batch(options: argparse.Namespace) -> int:
     """A folder of photos."""
+    check_sampling(options)
+    if options.ray is not None:
+        from picme_sdk.scale.commands import bulk
+
+        return bulk(options)
     from picme_sdk.batch import Job, Report, photos_in, run_batch, watch
 
     folder = Path(options.photos)
@@ -146,9 +157,8 @@ def batch(options: argparse.Namespace) -> int:
         if options.json == "-":
             print(text)
         else:
-            temporary = Path(f"{options.json}.part")
-            temporary.write_text(text + "\n")
-            temporary.replace(options.json)
+            with replacing(Path(options.json)) as temporary:
+                temporary.write_text(text + "\n")
     print(
         f"{counts['done']} done, {counts['skipped']} skipped (results exist), {counts['failed']} failed",
         file=sys.stderr,
@@ -250,6 +260,13 @@ def studio(options: argparse.Namespace) -> int:
     with open_completer(options) as completer:
         serve(completer, chosen, lambda address: print(address, flush=True))
     return 0
+
+
+def serve(options: argparse.Namespace) -> int:
+    """Serve the studio's HTTP API on several replicas until Ctrl-C."""
+    from picme_sdk.scale.commands import serve
+
+    return serve(options)
 
 
 def inspect(options: argparse.Namespace) -> int:

@@ -98,17 +98,17 @@ class Complete:
 class Studio:
     """A completer with what was encoded so far. `photo` is the file that the page opens with, if any."""
 
-    def __init__(self, completer: Completer, photo: bytes | None = None) -> None:
-        self.completer, self.store, self.jobs = completer, Store(), Jobs()
+    def __init__(self, completer: Completer, photo: bytes | None = None, jobs: Jobs | None = None) -> None:
+        self.completer, self.store, self.jobs = completer, Store(), jobs or Jobs()
         self._photo = None if photo is None else (photo, check_picture(photo, "photo"))
 
     def health(self) -> Reply:
         found = {"status": "ok", "version": __version__, "scenes": len(self.store), "jobs": self.jobs.open}
-        return _json(found)
+        return as_json(found)
 
     def model(self) -> Reply:
         manifest = self.completer.manifest
-        return _json(
+        return as_json(
             {
                 "name": manifest.name, "licence": manifest.licence, "image_size": manifest.image_size,
                 "primitives": manifest.primitives, "model_id": manifest.model_id, "limits": manifest.card.limits,
@@ -122,50 +122,54 @@ class Studio:
             return Reply(status=204)
         return Reply(self._photo[0], kind=self._photo[1])
 
+    def kept(self, handle: str) -> Kept:
+        """The scene of a handle, ready to sample from."""
+        return self.store.get(handle)
+
     def new_scene(self, asked: NewScene) -> Reply:
-        return _json(_described(self.store.add(*self._encode(asked.photo, asked.mask, asked.context))), 201)
+        return as_json(described(self.store.add(*self.encode(asked.photo, asked.mask, asked.context))), 201)
 
     def scene(self, handle: str) -> Reply:
-        return _json(_described(self.store.get(handle)))
+        return as_json(described(self.store.get(handle)))
 
     def forget(self, handle: str) -> Reply:
         self.store.remove(handle)
         return Reply(status=204)
 
     def samples(self, handle: str, asked: Samples) -> Reply:
-        kept = self.store.get(handle)
+        kept = self.kept(handle)
         return _previews(kept, _stream(kept.scene, asked))
 
     def variations(self, handle: str, asked: Variations) -> Reply:
-        kept = self.store.get(handle)
+        kept = self.kept(handle)
         _check_count("n", asked.n)
         return _previews(
             kept, _one_by_one(kept.scene.replay(asked.token).variations(asked.n, asked.strength, asked.seed))
         )
 
     def interpolation(self, handle: str, asked: Interpolation) -> Reply:
-        kept = self.store.get(handle)
+        kept = self.kept(handle)
         _check_count("steps", asked.steps)
         ends = kept.scene.replay(asked.first), kept.scene.replay(asked.second)
         return _previews(kept, _one_by_one(kept.scene.interpolate(*ends, asked.steps)))
 
     def replay(self, handle: str, asked: Replay) -> Reply:
-        kept = self.store.get(handle)
+        kept = self.kept(handle)
         return _previews(kept, iter([kept.scene.replay(asked.token)]))
 
     def image(self, handle: str, asked: Replay) -> Reply:
         """The whole picture, as one downloads it."""
-        return Reply(png(self.store.get(handle).scene.replay(asked.token)), kind="image/png")
+        return Reply(png(self.kept(handle).scene.replay(asked.token)), kind="image/png")
 
     def complete(self, asked: Complete) -> Reply:
-        scene, _ = self._encode(asked.photo, asked.mask, asked.context)
+        scene, _ = self.encode(asked.photo, asked.mask, asked.context)
         wanted = Samples(asked.n, asked.seed, asked.strategy, asked.primitive, asked.temperature)
         return Reply(
             lines=(_line({**_facts(result), "image": to_text(png(result))}) for result in _stream(scene, wanted)),
             kind="application/x-ndjson",
         )
 
-    def _encode(self, photo: str, mask: str | None, context: int | None) -> tuple[Scene, Box]:
+    def encode(self, photo: str, mask: str | None, context: int | None) -> tuple[Scene, Box]:
         picture = read_photo(photo)
         hole, box = read_hole(picture, mask)
         return self.completer.encode(picture, hole, context=context), box
@@ -197,7 +201,7 @@ def _stream(scene: Scene, asked: Samples) -> Iterator[Completion]:
     return scene.stream(asked.n, asked.seed, asked.strategy, asked.primitive, asked.temperature)
 
 
-def _described(kept: Kept) -> dict[str, Any]:
+def described(kept: Kept) -> dict[str, Any]:
     scene = kept.scene
     return {
         "id": kept.id, "size": scene.size, "box": kept.box, "ambiguity": scene.ambiguity, "encode_ms": scene.encode_ms,
@@ -229,5 +233,5 @@ def _line(found: dict[str, Any]) -> bytes:
     return json.dumps(found).encode() + b"\n"
 
 
-def _json(found: dict[str, Any], status: int = 200) -> Reply:
+def as_json(found: dict[str, Any], status: int = 200) -> Reply:
     return Reply(json.dumps(found).encode(), status=status)

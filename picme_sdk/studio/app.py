@@ -12,7 +12,7 @@ import secrets
 import socket
 import threading
 import webbrowser
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from importlib.resources import files
@@ -64,7 +64,7 @@ class Endpoint:
         handle = scope["path_params"].values()
         try:
             if self.takes is None:
-                await _send_reply(self.answers(self.studio, *handle), send)
+                await _send_reply(await asyncio.to_thread(self.answers, self.studio, *handle), send)
                 return
             if _content_type(scope) != b"application/json":
                 raise Refused(415, "a body of another type | expected application/json | send JSON")
@@ -167,8 +167,15 @@ def page_files() -> list[PageFile]:
     return [PageFile(entry.name, entry.read_bytes()) for entry in (*found, here / "openapi.json")]
 
 
-def build(studio: Studio, token: str, host: str, port: int, most_bytes: int = MOST_BYTES) -> App:
-    """The whole ASGI application, guard included."""
+def build(
+    studio: Studio,
+    token: str,
+    host: str,
+    port: int,
+    most_bytes: int = MOST_BYTES,
+    more: Mapping[str, App] | None = None,
+) -> App:
+    """The whole ASGI application, guard included. `more` has further paths to GET, and what answers there."""
     try:
         from starlette.applications import Starlette
         from starlette.exceptions import HTTPException
@@ -183,8 +190,12 @@ def build(studio: Studio, token: str, host: str, port: int, most_bytes: int = MO
         text = f"{request.method} {request.url.path} | expected a path and method of openapi.json | see there"
         return JSONResponse({"error": text[:300], "kind": "Refused"}, status)
 
-    routes = [Route(path, Endpoint(studio, does, takes), methods=[method]) for path, method, does, takes in ROUTES]
+    def endpoint(does: Callable[..., Reply], takes: type[Any] | None) -> Endpoint:
+        return Endpoint(studio, getattr(type(studio), does.__name__), takes)  # which may be a subclass's
+
+    routes = [Route(path, endpoint(does, takes), methods=[method]) for path, method, does, takes in ROUTES]
     pages = [Route(file.path, file, methods=["GET"]) for file in page_files()]
+    pages += [Route(path, app, methods=["GET"]) for path, app in (more or {}).items()]
     router = Starlette(routes=[*routes, *pages], exception_handlers={HTTPException: unknown})
     return Guard(router, token, host, port, most_bytes)
 
@@ -211,11 +222,11 @@ def serve(completer: Completer, options: Options, started: Callable[[str], None]
         import uvicorn
     except ImportError as error:
         raise _missing(error) from error
-    _check_token(options)
+    check_token(options.host, options.token)
     photo = None if options.photo is None else _read(options.photo)
     studio = Studio(completer, photo)
     token = options.token or secrets.token_urlsafe(24)
-    listening = _listen(options.host, options.port)
+    listening = listen(options.host, options.port)
     try:
         port = int(listening.getsockname()[1])
         config = uvicorn.Config(
@@ -234,11 +245,11 @@ def serve(completer: Completer, options: Options, started: Callable[[str], None]
         studio.jobs.close()
 
 
-def _check_token(options: Options) -> None:
-    if options.token is None and options.host not in ("127.0.0.1", "localhost", "::1"):
-        given = f"--host {options.host} without --token"
+def check_token(host: str, token: str | None) -> None:
+    if token is None and host not in ("127.0.0.1", "localhost", "::1"):
+        given = f"--host {host} without --token"
         raise BadArgument(given, "a token where others can reach the studio", "add --token with a long random text")
-    if options.token is not None and not TOKEN.fullmatch(options.token):
+    if token is not None and not TOKEN.fullmatch(token):
         raise BadArgument("--token of that form", "at least 16 letters, digits or -._~", "choose a longer one")
 
 
@@ -249,7 +260,7 @@ def _read(photo: str | os.PathLike[str]) -> bytes:
         raise BadImage(f"photo {photo} can't be read", "a picture file", "check the path") from error
 
 
-def _listen(host: str, port: int) -> socket.socket:
+def listen(host: str, port: int) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     found = socket.socket(family, socket.SOCK_STREAM)
     try:
