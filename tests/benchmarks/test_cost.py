@@ -10,7 +10,7 @@ import torch
 from benchmarks.measure import gflop, percentiles, rounds
 from benchmarks.pic import Decoder, Encoder
 from export.onnx_files import to_onnx
-from tests.conftest import ROOT
+from tests.conftest import ROOT, read_image
 from training.config import load
 from training.model import Picme, cost
 
@@ -75,7 +75,9 @@ def test_rounds_interleave_and_drop_the_warm_up() -> None:
 
 
 @pytest.mark.parametrize("script", ["latency", "scale"])
-def test_benchmarks_run_on_any_bundle(bundle_folder: Path, script: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_benchmarks_run_on_any_bundle(
+    bundle_folder: Path, script: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     import importlib
 
     module = importlib.import_module(f"benchmarks.{script}")
@@ -84,8 +86,11 @@ def test_benchmarks_run_on_any_bundle(bundle_folder: Path, script: str, monkeypa
         assert report["decoder float32"]["gflop"] > 0
         assert report["summary"]["overhead"] > 0
     else:
-        monkeypatch.setattr(module, "SOAK", 8)
         monkeypatch.setattr(
             module, "medians", lambda methods, count=1: {name: bool(run() or True) for name, run in methods.items()}
         )
-        assert set(module.measure(bundle_folder)) >= {"results", "photo", "holes", "threads", "soak MB"}
+        report = module.measure(bundle_folder)
+        assert set(report) >= {"results ms", "results MB", "photo ms", "photo MB", "holes ms", "threads ms"}
+        assert report["results MB"]["64"] < 200
+        module.plot(report, tmp_path / "scale.png")
+        assert read_image(tmp_path / "scale.png").size == (1000, 360)

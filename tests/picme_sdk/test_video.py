@@ -159,10 +159,11 @@ def test_odd_rates(completer: Completer, mask: Path, tmp_path: Path, rate: Fract
     complete_video(completer, source, tmp_path / "out.mp4", mask)
     assert read(tmp_path / "out.mp4")[1] == read(source)[1]
     with av.open(str(source)) as a, av.open(str(tmp_path / "out.mp4")) as b:
-        assert a.streams.video[0].average_rate == b.streams.video[0].average_rate
-        assert a.streams.video[0].duration * a.streams.video[0].time_base == pytest.approx(
-            b.streams.video[0].duration * b.streams.video[0].time_base
-        )
+        mine, theirs = b.streams.video[0], a.streams.video[0]
+        assert mine.average_rate == theirs.average_rate
+        # The encoder's threads race for the last picture's duration: it may be a tick of the clock shorter, in either file.
+        tick = max(mine.time_base, theirs.time_base)
+        assert abs(mine.duration * mine.time_base - theirs.duration * theirs.time_base) <= tick
 
 
 def test_a_late_start_is_kept(completer: Completer, mask: Path, tmp_path: Path) -> None:
