@@ -180,8 +180,8 @@ def bulk(bundle: Path, photos: int) -> list[dict[str, Any]]:
             Image.fromarray(np.roll(image, i, 0)).save(here / "photos" / f"{i:05}.jpg", quality=90)
         (here / "mask.png").write_bytes(png(mask))
         ways = {
-            "picme batch, one thread": ["--threads", "1"],
             "picme batch": [],
+            "picme batch, one photo at a time on all cores": ["--threads", str(os.cpu_count() or 1)],
             "--ray, all cores in one worker": ["--ray"],
             "--ray, a worker a core": ["--ray", "--threads", "1"],
         }

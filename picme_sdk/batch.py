@@ -20,7 +20,7 @@ from picme_sdk.holes import MaskLike
 from picme_sdk.imaging import save_png
 
 SUFFIXES = {".jpg", ".jpeg", ".png", ".webp", ".bmp", ".tif", ".tiff"}
-WORKERS = 3  # one computes while the others decode and encode files
+WORKERS = 3  # for a completer that uses all cores: one photo is computed while others are read and written
 LONGEST_NAME = 200  # bytes; file systems take 255
 
 
@@ -102,8 +102,10 @@ def complete_one(completer: Completer, photo: Path, job: Job) -> Report:
     return Report(photo.name, "done", "", scene.ambiguity, time.perf_counter() - start, results)
 
 
-def run_batch(completer: Completer, photos: Iterable[Path], job: Job, done: Callable[[Report], None]) -> list[Report]:
-    """Complete photos with a few threads; `done` is called as each is finished. Holds a handful of photos in memory, not all."""
+def run_batch(
+    completer: Completer, photos: Iterable[Path], job: Job, done: Callable[[Report], None], at_once: int = WORKERS
+) -> list[Report]:
+    """Complete photos, `at_once` of them side by side; `done` is called as each is finished. Holds twice as many in memory, not all."""
     job.out.mkdir(parents=True, exist_ok=True)
     reports: list[Report] = []
     waiting: set[Future[Report]] = set()
@@ -113,11 +115,11 @@ def run_batch(completer: Completer, photos: Iterable[Path], job: Job, done: Call
             reports.append(future.result())
             done(reports[-1])
 
-    with ThreadPoolExecutor(WORKERS) as pool:
+    with ThreadPoolExecutor(at_once) as pool:
         try:
             for photo in photos:
                 waiting.add(pool.submit(complete_one, completer, photo, job))
-                if len(waiting) >= 2 * WORKERS:
+                if len(waiting) >= 2 * at_once:
                     finished, waiting = wait(waiting, return_when=FIRST_COMPLETED)
                     collect(finished)
             collect(waiting)

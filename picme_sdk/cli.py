@@ -24,7 +24,9 @@ def parser() -> argparse.ArgumentParser:
         if runs_model:
             made.add_argument("--bundle", help="folder or .picme file (the model that ships with the package)")
             made.add_argument("--device", default="auto", help="auto, cpu, cuda, tensorrt or rtx (auto)")
-            made.add_argument("--threads", type=int, help="CPU threads (one a core)")
+            made.add_argument(
+                "--threads", type=int, help="CPU threads (one a core; batch: one a photo, with photos side by side)"
+            )
             made.add_argument("--precision", help="float32, or int8 or float16 where the bundle has it (float32)")
             made.add_argument("--force", action="store_true", help="replace existing files")
         return made

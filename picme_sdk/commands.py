@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 import threading
 import time
@@ -123,8 +124,11 @@ def batch(options: argparse.Namespace) -> int:
         from picme_sdk.scale.commands import bulk
 
         return bulk(options)
-    from picme_sdk.batch import Job, Report, photos_in, run_batch, watch
+    from picme_sdk.batch import WORKERS, Job, Report, photos_in, run_batch, watch
 
+    # Photos side by side on a core each get more done than one photo on all cores: 46 against 36 photos/s on two.
+    options.threads = 1 if options.threads is None else options.threads
+    at_once = max(1, (os.cpu_count() or 1) // max(1, options.threads)) + WORKERS - 1
     folder = Path(options.photos)
     if not folder.is_dir():
         raise BadArgument(f"{folder}", "a folder of photos", "check the path")
@@ -148,7 +152,7 @@ def batch(options: argparse.Namespace) -> int:
     with open_completer(options) as completer, progress(None if options.watch else len(found)) as say:
         try:
             photos = watch(folder, threading.Event()) if options.watch else iter(found)
-            run_batch(completer, photos, job, lambda report: finished(report, say))
+            run_batch(completer, photos, job, lambda report: finished(report, say), at_once)
         except KeyboardInterrupt:
             print("stopped; what was finished stays", file=sys.stderr)
     counts = {state: sum(r.state == state for r in reports) for state in ("done", "skipped", "failed")}
