@@ -166,11 +166,13 @@ class Hole:
         become as 8 bits. That is a `NumericalError`.
         """
         flat = squares.reshape(len(squares), -1)
-        if self.truth.max(initial=0) >= BRIGHT and not flat.any(axis=1).all():
+        painted = flat.take(self.anchor, axis=1)
+        black = flat[~painted.any(axis=1)]
+        if self.truth.max(initial=0) >= BRIGHT and not black.any(axis=1).all():
             raise NumericalError(
                 "a decoded picture that is not finite", "finite numbers", "lower the temperature, or use float32"
             )
-        moved = (self.truth - flat.take(self.anchor, axis=1)) * self.share
+        moved = (self.truth - painted) * self.share
         moved = ((moved + HALF_SHARE) >> SHARE_BITS) + flat.take(self.ring, axis=1)
         healed = moved.clip(0, 255).astype(np.uint8)
         for square, values in zip(flat, healed, strict=True):
