@@ -44,8 +44,8 @@ def complete(options: argparse.Namespace) -> int:
     """One photo. OUT is a folder for one PNG a result, or a PNG: the result if there is one, else a contact sheet."""
     from PIL import Image
 
-    from picme_sdk.holes import load_mask
     from picme_sdk.imaging import load, png_bytes, save_png
+    from picme_sdk.masks import load_mask
     from picme_sdk.sheet import results_sheet
 
     check_sampling(options)

@@ -20,11 +20,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from picme_sdk import holes, sampling
+from picme_sdk import sampling
 from picme_sdk.completer import Completer
 from picme_sdk.errors import BadImage, BadMask, PicmeError
-from picme_sdk.holes import FAINT, Mask
+from picme_sdk.holes import hole_at, hole_boxes, square_around
 from picme_sdk.imaging import U8, Box, Photo, load
+from picme_sdk.masks import FAINT, Mask, load_mask, mask_values
 from picme_sdk.sampling import F64, Mixture
 from picme_sdk.token import f32
 
@@ -119,10 +120,10 @@ class _Follower:
         photo = load(frame)
         if photo.size != self.size:  # another size is another picture
             self.size, self.tracks, self.made = photo.size, [], 0
-        values = holes._values(mask, photo)
+        values = mask_values(mask, photo)
         if values.shape == frame.shape[:2] and values.max() <= FAINT:
             return frame
-        found = holes.load_mask(values, photo)
+        found = load_mask(values, photo)
         patches = [self._fill(photo, found, track) for track in self._tracks(number, photo, found)]
         completed: NDArray[Any] = photo.compose(patches)
         return completed
@@ -130,12 +131,12 @@ class _Follower:
     def _tracks(self, number: int, photo: Photo, mask: Mask) -> list[_Track]:
         """The holes of this frame, largest first, each on its track."""
         size = self.completer.manifest.image_size
-        boxes = holes._group(holes._components(mask, photo.size), photo.size, size, None)
+        boxes = hole_boxes(mask, photo.size, size, None)
         boxes.sort(key=lambda box: -int(np.count_nonzero(mask.window(box))))
         self.tracks = [track for track in self.tracks if number - track.seen <= MEMORY]
         free, present = self.tracks.copy(), []
         for box in boxes:
-            ideal = holes._square_box(box, photo.size, size, None)[1]
+            ideal = square_around(box, photo.size, size, None)
             meeting = [track for track in free if _overlap(track.box, box)]
             if meeting:
                 track = max(meeting, key=lambda track: _overlap(track.box, box))
@@ -149,7 +150,7 @@ class _Follower:
         return present
 
     def _fill(self, photo: Photo, mask: Mask, track: _Track) -> Any:
-        hole = holes._hole(photo, mask, track.box, track.square, self.completer.manifest.image_size)
+        hole = hole_at(photo, mask, track.box, track.square, self.completer.manifest.image_size)
         region = self.completer._region(hole)
         idea = self._idea(track, region.mixture)
         noise = self.temperature * sampling.normals(self.seed, 0, len(idea.mean), track.number).astype(np.float64)

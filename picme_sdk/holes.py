@@ -1,145 +1,23 @@
-"""Masks and what follows from them: where the holes are, which square around each the model sees, and how a fill is put back.
-
-A mask has the photo's size; 255 (or True, or 1.0) is hole, 0 is kept. Values between are a soft edge: the fill is blended in by that share.
-"""
+"""What follows from a mask: where the holes are, which square around each the model sees, and how a fill is put back."""
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 from functools import cache, lru_cache
-from typing import Any, Union
 
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from picme_sdk.errors import BadMask, NumericalError, PicmeError
-from picme_sdk.imaging import MOST_PIXELS, U8, Box, Patch, Photo, decoded, open_image
+from picme_sdk.errors import BadMask, NumericalError
+from picme_sdk.imaging import MOST_PIXELS, U8, Box, Patch, Photo
+from picme_sdk.masks import Mask, bounds
 
-MaskLike = Union[str, "os.PathLike[str]", bytes, bytearray, memoryview, Image.Image, NDArray[Any], None]
-
-FAINT = 8  # compressed masks are a little noisy: up to this is kept, from 255 - this on is hole
-FULLEST = 0.95  # a hole larger than this share of the photo is an inverted mask
 MOST_HOLES = 8  # holes are grouped until there are no more than this many squares
 CELLS = 16  # holes are told apart on a grid of at most this many cells a side
 SEAM = 4  # pixels of the model's square over which a fill is led to its neighbours outside
 BRIGHT = 64  # no model paints pure black up to the edge of what is so bright
 SHARE_BITS, HALF_SHARE = 6, np.int16(32)  # shares are 64ths, so that all of it fits in 16-bit integers
-
-
-@dataclass(frozen=True)
-class Mask:
-    """A mask without its empty margins: only what lies in `box` was looked at twice, however large the photo."""
-
-    box: Box
-    values: U8  # of the box, 0 = kept, 255 = hole
-
-    def window(self, region: Box) -> U8:
-        """The mask's values in a region of the photo."""
-        left, top, right, bottom = region
-        found = np.zeros((bottom - top, right - left), np.uint8)
-        x0, y0, x1, y1 = (
-            max(left, self.box[0]),
-            max(top, self.box[1]),
-            min(right, self.box[2]),
-            min(bottom, self.box[3]),
-        )
-        if x0 < x1 and y0 < y1:
-            own = self.values[y0 - self.box[1] : y1 - self.box[1], x0 - self.box[0] : x1 - self.box[0]]
-            found[y0 - top : y1 - top, x0 - left : x1 - left] = own
-        return found
-
-
-def load_mask(mask: MaskLike, photo: Photo) -> Mask:
-    """Take a mask of any supported kind. None takes the photo's transparent pixels as the hole."""
-    width, height = photo.size
-    values = _values(mask, photo)
-    if values.shape != (height, width):
-        raise BadMask(
-            f"a mask of {values.shape[1]}x{values.shape[0]} for a photo of {width}x{height}",
-            "equal sizes",
-            "resize the mask",
-        )
-    box = _bounds(values > FAINT)
-    if not box[2]:
-        raise BadMask(
-            "an empty mask", "some pixels of 255 (or True): they are the hole", "draw the hole, or invert the mask"
-        )
-    part = values[box[1] : box[3], box[0] : box[2]]
-    part = np.where(part <= FAINT, 0, np.where(part >= 255 - FAINT, 255, part)).astype(np.uint8)
-    share = np.count_nonzero(part) / values.size
-    if share > FULLEST:
-        raise BadMask(
-            f"a mask that is hole on {share:.0%} of the photo", "255 = hole, 0 = keep", "invert the mask: 255 - mask"
-        )
-    return Mask(box, part)
-
-
-def _values(mask: MaskLike, photo: Photo) -> U8:
-    if mask is None:
-        alpha = photo.alpha()
-        if alpha is None:
-            raise BadMask(
-                "no mask, and a photo without alpha", "a mask, or transparent pixels as the hole", "pass a mask"
-            )
-        return (255 - alpha).astype(np.uint8)
-    if isinstance(mask, np.ndarray):
-        return _from_array(np.asarray(mask))
-    try:
-        if isinstance(mask, (bytes, bytearray, memoryview)):
-            image = open_image(bytes(mask), "mask")
-        elif isinstance(mask, (str, os.PathLike)):
-            image = open_image(mask, "mask")
-        elif isinstance(mask, Image.Image):
-            image = decoded(mask, "mask")
-        else:
-            raise BadMask(
-                f"a mask of type {type(mask).__name__}", "a path, bytes, PIL image, array or None", "convert it first"
-            )
-    except BadMask:
-        raise
-    except PicmeError as error:
-        raise BadMask(error.given, error.expected, error.cure) from error
-    if image.mode in ("1", "I;16"):
-        return _from_array(np.asarray(image))
-    try:
-        # A painted mask on a transparent layer: what is not transparent is the hole, if transparency says anything.
-        if image.mode in ("RGBA", "LA", "PA") or "transparency" in image.info:
-            image = image.convert("RGBA")
-            alpha = np.asarray(image.getchannel("A"))
-            if alpha.min() < 255:
-                return _from_array(alpha)
-        grey = image.convert("L")
-    except (ValueError, TypeError) as error:  # Pillow can't turn every mode, nor every transparency, into grey
-        raise BadMask(f"a mask of mode {image.mode}", "a grey one", "convert it to L first") from error
-    return _from_array(np.asarray(grey))
-
-
-def _from_array(mask: NDArray[Any]) -> U8:
-    if mask.ndim == 3 and mask.shape[2] == 4 and mask.dtype == np.uint8 and mask[..., 3].min(initial=255) < 255:
-        mask = mask[..., 3]
-    elif mask.ndim == 3 and mask.shape[2] in (1, 3, 4):
-        if mask.shape[2] > 1 and not (
-            np.array_equal(mask[..., 0], mask[..., 1]) and np.array_equal(mask[..., 0], mask[..., 2])
-        ):
-            raise BadMask("a coloured mask", "grey: 255 = hole, 0 = keep", "convert it to one channel")
-        mask = mask[..., 0]
-    if mask.ndim != 2:
-        raise BadMask(f"a mask of shape {mask.shape}", "[h, w] or [h, w, 1]", "pass one channel")
-    if mask.dtype == np.bool_:
-        return np.where(mask, np.uint8(255), np.uint8(0))
-    if mask.dtype.kind == "f":
-        if not np.isfinite(mask).all() or (mask.size and (mask.min() < 0 or mask.max() > 1)):
-            raise BadMask("a float mask outside 0..1 or not finite", "0 = keep, 1 = hole", "scale it")
-        scaled: U8 = np.rint(mask * 255).astype(np.uint8)
-        return scaled
-    if mask.dtype.kind not in "ui" or (mask.size and (mask.min() < 0 or mask.max() > 65535)):
-        raise BadMask(f"a mask of {mask.dtype}", "bool, 0/1, 0..255, 16 bit, or float in 0..1", "convert it")
-    top = int(mask.max(initial=0))
-    if top <= 1:
-        return mask.astype(np.uint8) * np.uint8(255)
-    return (mask >> 8 if top > 255 else mask).astype(np.uint8)
 
 
 @dataclass(frozen=True)
@@ -197,18 +75,9 @@ class Hole:
 
 def find_holes(photo: Photo, mask: Mask, size: int, context: int | None) -> tuple[Hole, ...]:
     """Holes of a photo, largest first, each with its square scaled to the model's `size`."""
-    boxes = [
-        _square_box(box, photo.size, size, context)
-        for box in _group(_components(mask, photo.size), photo.size, size, context)
-    ]
-    holes = [_hole(photo, mask, box, square, size) for box, square in boxes]
+    boxes = hole_boxes(mask, photo.size, size, context)
+    holes = [hole_at(photo, mask, box, square_around(box, photo.size, size, context), size) for box in boxes]
     return tuple(sorted(holes, key=lambda hole: -int(np.count_nonzero(hole.alpha))))
-
-
-def _bounds(used: NDArray[np.bool_]) -> Box:
-    """The smallest box around what is used; all zeros where nothing is."""
-    ys, xs = np.flatnonzero(used.any(1)), np.flatnonzero(used.any(0))
-    return (int(xs[0]), int(ys[0]), int(xs[-1]) + 1, int(ys[-1]) + 1) if len(xs) else (0, 0, 0, 0)
 
 
 def _components(mask: Mask, photo: tuple[int, int]) -> list[Box]:
@@ -232,7 +101,7 @@ def _components(mask: Mask, photo: tuple[int, int]) -> list[Box]:
             edge.extend(near)
         y0, x0 = min(y for y, _ in group) * step, min(x for _, x in group) * step
         y1, x1 = (max(y for y, _ in group) + 1) * step, (max(x for _, x in group) + 1) * step
-        inner = _bounds(used[y0:y1, x0:x1])
+        inner = bounds(used[y0:y1, x0:x1])
         found.append((left + x0 + inner[0], top + y0 + inner[1], left + x0 + inner[2], top + y0 + inner[3]))
     return found
 
@@ -241,15 +110,15 @@ def _union(a: Box, b: Box) -> Box:
     return min(a[0], b[0]), min(a[1], b[1]), max(a[2], b[2]), max(a[3], b[3])
 
 
-def _group(boxes: list[Box], photo: tuple[int, int], size: int, context: int | None) -> list[Box]:
-    """Join holes that one square sees as well as two would, and the nearest ones while there are too many."""
+def hole_boxes(mask: Mask, photo: tuple[int, int], size: int, context: int | None) -> list[Box]:
+    """Boxes of the holes. Those that one square sees as well as two would are joined, and the nearest ones while there are too many."""
 
     @cache  # most pairs are the same after every join
     def side(box: Box) -> int:
-        square = _square_box(box, photo, size, context)[1]
+        square = square_around(box, photo, size, context)
         return square[2] - square[0]
 
-    boxes = sorted(boxes)
+    boxes = sorted(_components(mask, photo))
     while len(boxes) > 1:
         pairs = (
             (side(_union(a, b)) / max(side(a), side(b)), i, j)
@@ -264,7 +133,7 @@ def _group(boxes: list[Box], photo: tuple[int, int], size: int, context: int | N
     return boxes
 
 
-def _square_box(box: Box, photo: tuple[int, int], size: int, context: int | None) -> tuple[Box, Box]:
+def square_around(box: Box, photo: tuple[int, int], size: int, context: int | None) -> Box:
     """The square that the model sees around a box: twice the hole, at least its own resolution, inside the photo if it fits."""
     longest = max(box[2] - box[0], box[3] - box[1])
     side = max(2 * longest, size if context is None else context)
@@ -276,10 +145,11 @@ def _square_box(box: Box, photo: tuple[int, int], size: int, context: int | None
         min(max(start, 0), length - side) if side <= length else (length - side) // 2
         for start, length in ((left, photo[0]), (top, photo[1]))
     )
-    return box, (left, top, left + side, top + side)
+    return left, top, left + side, top + side
 
 
-def _hole(photo: Photo, mask: Mask, box: Box, square: Box, size: int) -> Hole:
+def hole_at(photo: Photo, mask: Mask, box: Box, square: Box, size: int) -> Hole:
+    """The hole of a box, seen through a square of the photo that is scaled to the model's `size`."""
     width, height = photo.size
     inside = max(square[0], 0), max(square[1], 0), min(square[2], width), min(square[3], height)
     image, seen = photo.crop(inside), mask.window(inside)
@@ -316,7 +186,7 @@ def _seam(mask: bytes, side: int) -> tuple[NDArray[np.intp], NDArray[np.intp], N
     Grows from the visible pixels along the edge, a ring at a time: right, left, down, up, first come first served.
     """
     unknown = np.frombuffer(mask, np.bool_).reshape(side, side)
-    left, top, right, bottom = _bounds(unknown)
+    left, top, right, bottom = bounds(unknown)
     wide = right - left + 4  # two pixels of margin, so that no step leaves the array
     hole = np.zeros((bottom - top + 4, wide), np.bool_)
     hole[2:-2, 2:-2] = unknown[top:bottom, left:right]

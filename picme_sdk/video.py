@@ -20,12 +20,11 @@ from typing import Any, TypeVar
 import numpy as np
 from PIL import Image
 
-from picme_sdk import holes
 from picme_sdk.completer import Completer
 from picme_sdk.errors import BackendUnavailable, BadMask, FileExists, PicmeError
 from picme_sdk.frames import SMOOTHING, Meter, Stability, complete_frames
-from picme_sdk.holes import FAINT
 from picme_sdk.imaging import FORMATS, U8, load, open_image
+from picme_sdk.masks import FAINT, mask_values
 from picme_sdk.sheet import results_sheet
 
 # Encoder by the output's suffix; containers that keep arbitrary timing only. Rates are set for "hard to tell from the input".
@@ -274,7 +273,7 @@ def _masks(path: Path) -> Iterator[U8]:
         if "is no picture" not in error.given:
             raise BadMask(error.given, error.expected, error.cure) from error
     else:
-        yield from repeat(holes._values(picture, load(picture)))
+        yield from repeat(mask_values(picture, load(picture)))
     try:
         with _Reader(path) as reader:
             yield from reader.frames("gray")

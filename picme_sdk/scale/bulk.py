@@ -23,8 +23,8 @@ from picme_sdk.batch import SUFFIXES, WORKERS, result_path
 from picme_sdk.completer import Completer
 from picme_sdk.errors import BadArgument, BadMask, PicmeError
 from picme_sdk.files import replacing
-from picme_sdk.holes import MaskLike
 from picme_sdk.imaging import load, save_png
+from picme_sdk.masks import MaskLike
 from picme_sdk.sampling import Draw
 from picme_sdk.scale.cluster import Workers, imported
 from picme_sdk.scale.places import Place

@@ -12,6 +12,7 @@ from picme_sdk import holes
 from picme_sdk.errors import BadBundle, BadMask
 from picme_sdk.imaging import load, save_png
 from picme_sdk.manifest import parse_manifest
+from picme_sdk.masks import load_mask
 from tests.conftest import ROOT, read_image
 
 CORPUS = ROOT / "fuzz" / "corpus"
@@ -31,7 +32,7 @@ def test_bytes_of_a_cmyk_photo_come_back_as_an_rgb_png(tmp_path) -> None:
 
 def test_a_mask_that_can_not_be_made_grey_is_refused() -> None:
     with pytest.raises(BadMask, match="mode LAB"):
-        holes.load_mask((CORPUS / "image" / "lab.tiff").read_bytes(), load(np.zeros((5, 6, 3), np.uint8)))
+        load_mask((CORPUS / "image" / "lab.tiff").read_bytes(), load(np.zeros((5, 6, 3), np.uint8)))
 
 
 def test_half_a_character_in_a_manifest_is_refused() -> None:
@@ -54,8 +55,8 @@ def test_many_islands_cost_little_more_than_a_few(monkeypatch: pytest.MonkeyPatc
     for y in range(0, 512, 64):
         for x in range(0, 512, 64):
             mask[y : y + 6, x : x + 6] = 255
-    calls, whole = [], holes._square_box
-    monkeypatch.setattr(holes, "_square_box", lambda *given: calls.append(given) or whole(*given))
+    calls, whole = [], holes.square_around
+    monkeypatch.setattr(holes, "square_around", lambda *given: calls.append(given) or whole(*given))
     photo = load(np.zeros((512, 512, 3), np.uint8))
-    assert len(holes.find_holes(photo, holes.load_mask(mask, photo), 16, None)) == 1
+    assert len(holes.find_holes(photo, load_mask(mask, photo), 16, None)) == 1
     assert len(calls) < 10_000
