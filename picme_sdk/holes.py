@@ -172,20 +172,20 @@ def hole_at(photo: Photo, mask: Mask, box: Box, square: Box, size: int) -> Hole:
         unknown = np.asarray(touched.resize((size, size), Image.Resampling.BILINEAR)) > 1e-6
     else:
         unknown = seen > 0
-    ring, anchor, share = _seam(unknown.tobytes(), size)
+    ring, anchor, share = _seam(np.packbits(unknown).tobytes(), size)
     image = np.ascontiguousarray(image)
     truth = image.reshape(-1)[anchor].astype(np.int16)
-    hidden = np.where(unknown, np.uint8(255), np.uint8(0))
+    hidden = unknown.view(np.uint8) * np.uint8(255)
     return Hole(square, box, image, hidden, mask.window(box), ring, anchor, truth, share)
 
 
 @lru_cache(maxsize=8)  # the frames of a video and the photos of a batch often share their mask
 def _seam(mask: bytes, side: int) -> tuple[NDArray[np.intp], NDArray[np.intp], NDArray[np.int16]]:
-    """Values of hole pixels within SEAM of the edge, a visible one near each, and a share that falls to 0 inwards.
+    """Values of hole pixels within SEAM of the edge, a visible one near each, and a share that falls to 0 inwards. `mask` holds a bit a pixel.
 
     Grows from the visible pixels along the edge, a ring at a time: right, left, down, up, first come first served.
     """
-    unknown = np.frombuffer(mask, np.bool_).reshape(side, side)
+    unknown = np.unpackbits(np.frombuffer(mask, np.uint8), count=side * side).reshape(side, side).astype(np.bool_)
     left, top, right, bottom = bounds(unknown)
     wide = right - left + 4  # two pixels of margin, so that no step leaves the array
     hole = np.zeros((bottom - top + 4, wide), np.bool_)

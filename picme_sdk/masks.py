@@ -21,6 +21,8 @@ MaskLike = Union[str, "os.PathLike[str]", bytes, bytearray, memoryview, Image.Im
 FAINT = 8  # compressed masks are a little noisy: up to this is kept, from 255 - this on is hole
 FULLEST = 0.95  # a hole larger than this share of the photo is an inverted mask
 
+_CLEANED = np.array([0 if v <= FAINT else 255 if v >= 255 - FAINT else v for v in range(256)], np.uint8)
+
 
 @dataclass(frozen=True)
 class Mask:
@@ -61,7 +63,7 @@ def load_mask(mask: MaskLike, photo: Photo) -> Mask:
             "an empty mask", "some pixels of 255 (or True): they are the hole", "draw the hole, or invert the mask"
         )
     part = values[box[1] : box[3], box[0] : box[2]]
-    part = np.where(part <= FAINT, 0, np.where(part >= 255 - FAINT, 255, part)).astype(np.uint8)
+    part = _CLEANED[part]
     share = np.count_nonzero(part) / values.size
     if share > FULLEST:
         raise BadMask(
