@@ -24,7 +24,7 @@ class Discriminator(nn.Module):
 
     Two grids give scores, one for structure (the coarsest) and one for texture (four times finer): a blurred or gridded fill
     of the right colours is no longer half right. Nothing bounds its slope but `losses.slope_penalty`: under spectral norm it
-    never told blurred fur from real. The same pyramid as the encoder's, so `grow` works on it too.
+    learnt to tell blurred fur from real too slowly. The same pyramid as the encoder's, so `grow` works on it too.
     """
 
     def __init__(self, size: int) -> None:
