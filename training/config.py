@@ -53,7 +53,7 @@ class LossWeights:
 
     hole: float = 1.0  # how much more a pixel in the hole counts in the reconstruction
     winner: float = 0.0  # L1 in the hole of the decoded mean of the best primitive
-    features: float = 0.0  # distance of discriminator features
+    features: float = 0.0  # distance of the features that the discriminator uses
     slope: float = 1.0  # penalty on the discriminator's slope at real pictures
     warm_share: float = 0.0  # share of L_BM on all primitives at the start ...
     warm_images: int = 1  # ... falling to zero by this many images
@@ -74,6 +74,10 @@ class TrainConfig:
     judge_rate: float = 1.0  # learning rate of the discriminator, as a multiple of the generator's
     clip: float = 0.0  # largest gradient norm; 0 = no clipping
     ema: float = 0.999  # decay of the averaged weights, per step
+    judge: str = "pyramid"  # the discriminator: "pyramid" learns all it knows, "backbone" sees with a frozen network
+    bfloat16: bool = (
+        False  # run the generator's convolutions in half precision; two to three times faster where the CPU has AMX
+    )
     seed: int = 0
 
     def phase_at(self, images: int) -> tuple[int, Phase]:
@@ -149,6 +153,7 @@ def _check_ranges(config: TrainConfig, where: str) -> None:
             "[model] blocks": all(0 <= blocks <= MOST_BLOCKS for blocks in (*model.encoder_blocks, *model.decoder_blocks)),
             "[model] widths, context, latent, primitives": min(*model.widths, model.context, model.latent, model.primitives) > 0,
             "betas": len(config.betas) == 2 and all(0 <= beta < 1 for beta in config.betas),
+            "judge": config.judge in ("pyramid", "backbone"),
             "clip, ema, seed": config.clip >= 0 and 0 <= config.ema <= 1 and config.seed >= 0,
         }.items()
         if not good

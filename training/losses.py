@@ -110,16 +110,16 @@ def discriminator_loss(score_real: Tensor, score_rebuilt: Tensor, score_sampled:
     return (weights * ((score_real - 1).square() + fake) / 2).sum(1).mean()
 
 
-def slope_penalty(score_real: Tensor, image: Tensor, weights: Tensor) -> Tensor:
+def slope_penalty(score_real: Tensor, seen: Sequence[Tensor], weights: Tensor) -> Tensor:
     """Not in the paper: squared slope of the discriminator's score at real pictures (R1), which keeps it from outrunning the
-    generator. `image` must require a gradient and have led to `score_real`."""
-    (slope,) = torch.autograd.grad((weights * score_real).sum(), image, create_graph=True)
-    return slope.square().sum((1, 2, 3)).mean()
+    generator. `seen` must require a gradient and have led to `score_real`, which belongs to its first rows."""
+    slopes = torch.autograd.grad((weights * score_real).sum(), seen, create_graph=True)
+    return torch.stack([slope.square().sum() for slope in slopes]).sum() / len(score_real)
 
 
 def feature_loss(fake: Sequence[Tensor], real: Sequence[Tensor], chosen: Tensor | None = None) -> Tensor:
-    """Not in the paper: L1 between discriminator features of a picture and of the truth, a perceptual distance that needs no
-    outside weights, relative to the size of the truth's features. `chosen` [b] limits it to some of the batch."""
+    """Not in the paper: L1 between the discriminator's features of a picture and of the truth, a perceptual distance, relative
+    to the size of the truth's features. `chosen` [b] limits it to some of the batch."""
     total = fake[0].new_zeros(())
     real = [truth.detach() for truth in real]
     for mine, truth in zip(fake, real, strict=True):

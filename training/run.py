@@ -20,10 +20,11 @@ from torch.nn.parallel import DistributedDataParallel
 
 from picme_sdk.files import replacing
 from training import checkpoint
+from training.backbone import Backbone
 from training.checkpoint import CheckpointError, Progress, Trainee
 from training.config import TrainConfig
 from training.data import Batch, DataError, Pictures, TrainingStream, find_images, find_preset
-from training.discriminator import Discriminator
+from training.discriminator import BackboneJudge, Judge, PyramidJudge
 from training.masks import MaskSource, hole_ratios
 from training.model import Picme, grow
 from training.step import DiscriminatorStep, Draws, GeneratorStep
@@ -74,6 +75,7 @@ class Run:
             self.valid_files = (
                 find_preset(options.preset, options.valid, "valid") if options.preset else find_images(options.valid)
             )
+        self.backbone = Backbone().to(self.device) if config.judge == "backbone" else None
         self.progress = Progress()
         self.stopping = False
         if self.rank == 0:
@@ -97,7 +99,7 @@ class Run:
         model = Picme(self.config.model.at(size))
         average = Picme(self.config.model.at(size)).requires_grad_(False).eval()
         average.load_state_dict(model.state_dict())
-        judge = Discriminator(size)
+        judge: Judge = PyramidJudge(size) if self.backbone is None else BackboneJudge(size, self.backbone)
         for net in (model, average, judge):
             net.to(self.device, memory_format=torch.channels_last)
         return Trainee(
@@ -184,7 +186,7 @@ class Run:
             for batch in fixed_batch(shown, masks, VALID_PICTURES if self.valid_files else SHEET_ROWS)
         ]
         self.wins = torch.zeros(self.config.model.primitives, dtype=torch.long)
-        generator: nn.Module = GeneratorStep(self.trainee.model, self.config.losses)
+        generator: nn.Module = GeneratorStep(self.trainee.model, self.config.losses, self.config.bfloat16)
         discriminator: nn.Module = DiscriminatorStep(self.trainee.judge, self.config.losses.slope)
         if self.world > 1:
             generator, discriminator = DistributedDataParallel(generator), DistributedDataParallel(discriminator)
@@ -206,7 +208,7 @@ class Run:
         )
         self._update("model", result.total, batch)
         trainee.judge.requires_grad_(True)
-        judged = self.discriminator_step(batch.image, result.rebuilt, result.sampled, batch.mask, self.progress.step)
+        judged = self.discriminator_step(result.seen, batch.mask, self.progress.step)
         self._update("judge", judged, batch)
         with torch.no_grad():  # a young average must not be mostly the random start
             decay = min(self.config.ema, (1 + self.progress.step) / (10 + self.progress.step))

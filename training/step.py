@@ -9,8 +9,8 @@ from torch import Tensor, nn
 
 from training import losses
 from training.config import LossWeights
-from training.discriminator import Discriminator
-from training.model import Mixture, Picme
+from training.discriminator import Judge
+from training.model import Gaussian, Mixture, Picme
 
 SLOPE_EVERY = 8  # steps: the penalty costs a second backward pass and changes slowly
 
@@ -52,30 +52,34 @@ def categorical(log_weights: Tensor, uniform: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class GeneratorResult:
-    """The loss to minimise, its named parts (detached), the best primitives, and the composited fakes."""
+    """The loss to minimise, its named parts, the best primitives, and what the discriminator saw of the truth, the
+    reconstruction and the sample, one after the other in a batch. Only the loss has a gradient."""
 
     total: Tensor
     parts: dict[str, Tensor]
     best: Tensor
-    rebuilt: Tensor
-    sampled: Tensor
+    seen: list[Tensor]
 
 
 class GeneratorStep(nn.Module):
     """Encode both parts, compare mixture and posterior, decode both latents, add up the losses."""
 
-    def __init__(self, model: Picme, weights: LossWeights) -> None:
+    def __init__(self, model: Picme, weights: LossWeights, bfloat16: bool = False) -> None:
         super().__init__()
-        self.model, self.weights = model, weights
+        self.model, self.weights, self.bfloat16 = model, weights, bfloat16
 
-    def forward(
-        self, image: Tensor, mask: Tensor, draws: Draws, judge: Discriminator, images_seen: int
-    ) -> GeneratorResult:
+    def _half(self, image: Tensor) -> torch.autocast:
+        return torch.autocast(image.device.type, torch.bfloat16, enabled=self.bfloat16)
+
+    def forward(self, image: Tensor, mask: Tensor, draws: Draws, judge: Judge, images_seen: int) -> GeneratorResult:
         w, model = self.weights, self.model
         image_m = image * (1 - mask)
-        code, skips = model.visible(image_m, mask)
+        with self._half(image):
+            code, skips = model.visible(image_m, mask)
+            target = model.posterior(image * mask, mask)
+        # Distances between Gaussians and losses are always taken in full precision.
+        code, target = Gaussian(*(x.float() for x in code)), Gaussian(*(x.float() for x in target))
         mixture = model.mixture(code.mean)
-        target = model.posterior(image * mask, mask)
 
         kl = losses.primitive_kl(mixture, target)
         best = losses.best_primitive(kl)
@@ -86,15 +90,20 @@ class GeneratorStep(nn.Module):
         primitive = torch.where(is_categorical, categorical(mixture.log_weights, draws.primitive), best)
         z_sampled = pick(mixture, primitive, draws.prior * (1 - is_mean)[:, None])
         z_rebuilt = target.mean + target.log_scale.exp() * draws.posterior
-        rebuilt, sampled = model.decode(skips, z_rebuilt), model.decode(skips, z_sampled)
+        with self._half(image):
+            rebuilt, sampled = model.decode(skips, z_rebuilt).float(), model.decode(skips, z_sampled).float()
         visible = model.visible_decoder(code.mean + code.log_scale.exp() * draws.code)
 
         # The discriminator sees what a user sees: the fill inside the hole of the given photo.
         fake_rebuilt, fake_sampled = image_m + rebuilt * mask, image_m + sampled * mask
         with torch.no_grad():
-            score_real, features_real = judge(image, mask)
-        score_rebuilt, features_rebuilt = judge(fake_rebuilt, mask)
-        score_sampled, features_sampled = judge(fake_sampled, mask)
+            seen_real = judge.look(image, mask)
+            score_real, features_real = judge(seen_real, mask)
+        twice = torch.cat([mask, mask])
+        seen = judge.look(torch.cat([fake_rebuilt, fake_sampled]), twice)
+        scores, features = judge(seen, twice)
+        score_rebuilt, score_sampled = scores.chunk(2)
+        features_rebuilt, features_sampled = zip(*(feature.chunk(2) for feature in features), strict=True)
 
         parts = {
             "reconstruction": losses.reconstruction_loss(rebuilt, sampled, image, mask, w.hole),
@@ -114,23 +123,24 @@ class GeneratorStep(nn.Module):
             parts["kl"] = kl.gather(1, best[:, None]).mean()
             parts["hole_l1"] = ((rebuilt - image).abs() * mask).sum() / (3 * mask.sum()).clamp_min(1)
         detached = {name: value.detach() for name, value in parts.items()}
-        return GeneratorResult(total, detached, best, fake_rebuilt.detach(), fake_sampled.detach())
+        both = [torch.cat([real, fakes.detach()]) for real, fakes in zip(seen_real, seen, strict=True)]
+        return GeneratorResult(total, detached, best, both)
 
 
 class DiscriminatorStep(nn.Module):
-    """The discriminator's loss on the fakes of the generator's step."""
+    """The discriminator's loss on what it saw in the generator's step."""
 
-    def __init__(self, judge: Discriminator, slope: float) -> None:
+    def __init__(self, judge: Judge, slope: float) -> None:
         super().__init__()
         self.judge, self.slope = judge, slope
 
-    def forward(self, image: Tensor, rebuilt: Tensor, sampled: Tensor, mask: Tensor, step: int) -> Tensor:
+    def forward(self, seen: list[Tensor], mask: Tensor, step: int) -> Tensor:
         weights = self.judge.weights(mask)
         penalised = self.slope > 0 and step % SLOPE_EVERY == 0
-        image = image.detach().requires_grad_(penalised)
-        scores, _ = self.judge(torch.cat([image, rebuilt, sampled]), torch.cat([mask, mask, mask]))
+        seen = [each.detach().requires_grad_(penalised) for each in seen]
+        scores, _ = self.judge(seen, torch.cat([mask, mask, mask]))
         real, *fakes = scores.chunk(3)
         loss = losses.discriminator_loss(real, *fakes, weights)
         if penalised:
-            loss = loss + SLOPE_EVERY * self.slope * losses.slope_penalty(real, image, weights)
+            loss = loss + SLOPE_EVERY * self.slope * losses.slope_penalty(real, seen, weights)
         return loss

@@ -5,8 +5,9 @@ import torch
 from torch.distributions import Normal, kl_divergence
 
 from training import losses
+from training.backbone import Backbone
 from training.config import LossWeights
-from training.discriminator import Discriminator
+from training.discriminator import BackboneJudge, Judge, PyramidJudge
 from training.model import Gaussian, Mixture, Picme, PicmeConfig
 from training.step import DiscriminatorStep, Draws, GeneratorStep, categorical
 
@@ -84,9 +85,9 @@ def test_adversarial_losses_are_least_squares_where_weights_count() -> None:
 
 
 def test_only_scores_that_see_the_hole_count() -> None:
-    judge, mask = Discriminator(32), torch.zeros(2, 1, 32, 32)
+    judge, mask = PyramidJudge(32), torch.zeros(2, 1, 32, 32)
     mask[:, :, :8, :8] = 1  # one of the 4x4 coarse cells, 16 of the 16x16 fine ones
-    scores, _ = judge(torch.zeros(2, 3, 32, 32), mask)
+    scores, _ = judge([torch.zeros(2, 3, 32, 32)], mask)
     weights = judge.weights(mask)
     assert weights.shape == scores.shape == (2, 16 * 16 + 4 * 4)
     torch.testing.assert_close(weights.sum(1), torch.ones(2))
@@ -131,18 +132,26 @@ MEANT = {
 }
 
 
+def judges() -> list[Judge]:
+    return [PyramidJudge(32), BackboneJudge(32, Backbone())]
+
+
+@pytest.mark.parametrize("bfloat16", [False, True], ids=["float32", "bfloat16"])
+@pytest.mark.parametrize("judge", judges(), ids=["pyramid", "backbone"])
 @pytest.mark.parametrize("loss", MEANT)
-def test_every_parameter_group_learns_from_its_loss(loss: str) -> None:
+def test_every_parameter_group_learns_from_its_loss(loss: str, judge: Judge, bfloat16: bool) -> None:
     torch.manual_seed(0)
     only = dict.fromkeys(("reconstruction", "adversarial", "frequency", "back_max", "elbo"), 0.0) | {loss: 1.0}
     weights = LossWeights(**only, means=0.5)
-    model, judge = Picme(TINY), Discriminator(32)
+    model = Picme(TINY)
     # The weights head starts at zero, where no gradient passes below it: move it as the first step would.
     torch.nn.init.normal_(model.mixture_head.alpha.weight, std=0.1)
     image, mask = torch.rand(6, 3, 32, 32) * 2 - 1, torch.zeros(6, 1, 32, 32)
     mask[:, :, 8:24, 8:24] = 1
     draws = Draws.of(0, 0, 6, TINY.context, TINY.latent)
-    GeneratorStep(model, weights)(image, mask, draws, judge, 0).total.backward()
+    result = GeneratorStep(model, weights, bfloat16)(image, mask, draws, judge, 0)
+    assert not any(seen.requires_grad for seen in result.seen), "the discriminator's step must not reach the generator"
+    result.total.backward()
     for group in MEANT[loss]:
         gradients = [p.grad for name, p in model.named_parameters() if name.startswith(group) and p.grad is not None]
         assert gradients, group
@@ -150,10 +159,15 @@ def test_every_parameter_group_learns_from_its_loss(loss: str) -> None:
         assert sum(g.abs().sum() for g in gradients) > 0, group
 
 
-def test_discriminator_learns_from_its_loss() -> None:
-    judge = Discriminator(32)
-    real, fake, mask = torch.rand(2, 3, 32, 32), torch.zeros(2, 3, 32, 32), torch.ones(2, 1, 32, 32)
-    DiscriminatorStep(judge, 1.0)(real, fake, fake, mask, 0).backward()
+def seen_by(judge: Judge, size: int = 32) -> tuple[list[torch.Tensor], torch.Tensor]:
+    """What it saw of two real and four black pictures, and the two masks."""
+    pictures = torch.cat([torch.rand(2, 3, size, size) * 2 - 1, torch.zeros(4, 3, size, size)])
+    return judge.look(pictures, torch.ones(6, 1, size, size)), torch.ones(2, 1, size, size)
+
+
+@pytest.mark.parametrize("judge", judges(), ids=["pyramid", "backbone"])
+def test_discriminator_learns_from_its_loss(judge: Judge) -> None:
+    DiscriminatorStep(judge, 1.0)(*seen_by(judge), 0).backward()
     assert all(
         p.grad is not None and torch.isfinite(p.grad).all() and p.grad.abs().sum() > 0 for p in judge.parameters()
     )
@@ -162,10 +176,10 @@ def test_discriminator_learns_from_its_loss() -> None:
 def test_the_slope_penalty_is_the_squared_slope_and_comes_every_eighth_step() -> None:
     image, weights = torch.rand(2, 3, 4, 4, requires_grad=True), torch.ones(2, 1)
     score = 3 * image.flatten(1).sum(1, keepdim=True)
-    torch.testing.assert_close(losses.slope_penalty(score, image, weights), torch.tensor(9.0 * 48))
+    torch.testing.assert_close(losses.slope_penalty(score, [image], weights), torch.tensor(9.0 * 48))
 
-    judge = Discriminator(32)
-    batch = torch.rand(2, 3, 32, 32), torch.zeros(2, 3, 32, 32), torch.zeros(2, 3, 32, 32), torch.ones(2, 1, 32, 32)
+    judge = PyramidJudge(32)
+    batch = seen_by(judge)
     free, bound = DiscriminatorStep(judge, 0.0), DiscriminatorStep(judge, 1.0)
     assert bound(*batch, 8) > free(*batch, 8)
     assert bound(*batch, 9) == free(*batch, 9)
@@ -179,7 +193,7 @@ def fit_two_modes(k: int) -> tuple[torch.Tensor, torch.Tensor]:
     g = torch.Generator().manual_seed(2)
     config = PicmeConfig(image_size=16, widths=(8, 12), encoder_blocks=(1, 1), decoder_blocks=(1, 1), context=8, latent=4, primitives=k)  # fmt: skip
     weights = LossWeights(reconstruction=20, adversarial=0, back_max=0.05, elbo=0.1, winner=5, warm_share=0.1, warm_images=1600, means=0.5)  # fmt: skip
-    model, judge = Picme(config), Discriminator(16)
+    model, judge = Picme(config), PyramidJudge(16)
     step = GeneratorStep(model, weights)
     optimizer = torch.optim.Adam(model.parameters(), 3e-3, betas=(0.5, 0.99))
     mask = torch.zeros(16, 1, 16, 16)

@@ -9,7 +9,7 @@ import torch.nn.functional as F
 
 from tests.conftest import ROOT
 from training.config import load
-from training.discriminator import Discriminator
+from training.discriminator import PyramidJudge
 from training.model import Picme, PicmeConfig, cost, grow
 
 CONFIGS = sorted((ROOT / "training" / "configs").glob("*.toml"))
@@ -72,13 +72,13 @@ def test_growing_changes_nothing_at_first() -> None:
 
 
 def test_a_grown_discriminator_judges_as_before() -> None:
-    small, large = Discriminator(64), Discriminator(128)
+    small, large = PyramidJudge(64), PyramidJudge(128)
     grow(small, large)
     for grid in ("8", "32"):
         assert torch.equal(small.scores[grid].weight, large.scores[grid].weight)
     picture, mask = scene(128)
     half = torch.nn.functional.avg_pool2d
-    torch.testing.assert_close(large(picture, mask)[0], small(half(picture, 2), half(mask, 2))[0])
+    torch.testing.assert_close(large([picture], mask)[0], small([half(picture, 2)], half(mask, 2))[0])
 
 
 @pytest.mark.parametrize("path", CONFIGS, ids=lambda p: p.stem)
