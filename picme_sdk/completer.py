@@ -91,9 +91,11 @@ class Completer:
     def _region(self, hole: Hole) -> Region:
         encoded = self._backend.run("encoder", {"image": hole.image[None], "mask": hole.mask[None, ..., None]})
         context = encoded.pop("context")
-        # What is not finite is among the extremes: nan is both. (Arrays that are no numpy ones are on a GPU.)
+        # One number that is not finite makes the sum so. (Arrays that are no numpy ones are on a GPU.)
         hosted = [array for array in (context, *encoded.values()) if isinstance(array, np.ndarray)]
-        if not np.isfinite([extreme for array in hosted for extreme in (array.min(), array.max())]).all():
+        with np.errstate(all="ignore"):
+            finite = all(np.isfinite(array.sum(dtype=np.float32)) for array in hosted)
+        if not finite:
             raise NumericalError(
                 "encoder output that is not finite", "finite numbers", "use device='cpu', or another bundle"
             )

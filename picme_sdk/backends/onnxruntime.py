@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import os
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from picme_sdk.backends import Arrays
 from picme_sdk.bundle import Bundle
@@ -24,8 +29,15 @@ INSTALL = {
 TYPES = {"tensor(uint8)": "uint8", "tensor(float)": "float32", "tensor(float16)": "float16"}
 
 
+BATCH = 8  # results that a CPU makes in one call; more gain nothing and cost memory
+
+
 class OnnxRuntime:
-    """One session per graph. Sessions may be run from several threads at once."""
+    """One session per graph. Sessions may be run from several threads at once.
+
+    On a CPU, results are decoded side by side, one core each, as far as there is a result for every core: threads that share
+    one result wait for each other at every operator. What is left is decoded by all cores together.
+    """
 
     def __init__(self, bundle: Bundle, device: str, threads: int | None, precision: str = "float32") -> None:
         try:
@@ -34,22 +46,26 @@ class OnnxRuntime:
             raise BackendUnavailable("onnxruntime is not installed", "onnxruntime", INSTALL[device]) from error
         self.name = f"onnxruntime {onnxruntime.__version__}"
         self.device = device
-        # A CPU gains little from larger batches, which cost memory.
-        self.batch = min(8 if device == "cpu" else 64, bundle.manifest.max_batch)
+        cores = (threads or _cores()) if device == "cpu" else 1
+        self.batch = min(-(-BATCH // cores) * cores if device == "cpu" else 64, bundle.manifest.max_batch)
         self._sessions: dict[str, tuple[Any, tuple[Tensor, ...]]] = {}
+        self._crew: Crew | None = None
         for graph in GRAPHS:
             entry = bundle.manifest.graph(graph, "float32" if graph == "mixture" else precision)
             own = 1 if graph == "mixture" else threads  # too small to share
             session = _session(onnxruntime, bundle.read(entry), entry, device, own)
             self._sessions[graph] = session, entry.outputs
+            if graph == "decoder" and 1 < cores <= self.batch:
+                self._crew = Crew(_session(onnxruntime, bundle.read(entry), entry, device, 1), cores)
 
     def run(self, graph: str, inputs: Arrays) -> Arrays:
+        crew = self._crew if graph == "decoder" else None
         session, outputs = self._sessions.get(graph, (None, ()))
         if session is None:
             raise Closed("the completer was closed", "an open one", "make a new Completer")
         names = [tensor.name for tensor in outputs]
         try:
-            made = session.run(names, inputs)
+            made = session.run(names, inputs) if crew is None else [crew.run(session, inputs)]
         except Exception as error:  # onnxruntime has no common base of its exceptions
             reason = " ".join(str(error).split())[:160]
             raise BackendUnavailable(
@@ -64,7 +80,30 @@ class OnnxRuntime:
         return dict(zip(names, made, strict=True))
 
     def close(self) -> None:
-        self._sessions = {}
+        self._sessions, self._crew = {}, None
+
+
+class Crew:
+    """Threads that decode one result each. They end when nobody holds the crew any more, so that calls under way finish."""
+
+    def __init__(self, session: Any, cores: int) -> None:
+        self.session, self.cores = session, cores
+        self.threads = ThreadPoolExecutor(cores, "picme-decoder")
+
+    def run(self, together: Any, inputs: Arrays) -> NDArray[Any]:
+        """The decoder's pictures for all of z; `together` is the session that takes what does not fill all cores."""
+        z = inputs["z"]
+        alone = len(z) - len(z) % self.cores
+        waiting = [self.threads.submit(self.session.run, None, {**inputs, "z": z[i : i + 1]}) for i in range(alone)]
+        made: list[NDArray[Any]] = [future.result()[0] for future in waiting]
+        if alone < len(z):
+            made.append(together.run(None, {**inputs, "z": z[alone:]})[0])
+        return made[0] if len(made) == 1 else np.concatenate(made)
+
+
+def _cores() -> int:
+    """Cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _session(onnxruntime: Any, model: bytes, entry: GraphFile, device: str, threads: int | None) -> Any:

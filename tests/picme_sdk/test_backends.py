@@ -1,9 +1,11 @@
 """Choice of a back end, and every decision of the TensorRT code that needs no GPU."""
 
 import ast
+import gc
 import logging
 import re
 import shutil
+import threading
 from dataclasses import replace
 from pathlib import Path
 
@@ -102,6 +104,44 @@ def test_other_precisions_of_the_bundle_can_be_chosen(bundle_folder: Path) -> No
     assert np.abs(a.image.astype(int) - b.image).max() <= 4
     with pytest.raises(BadArgument, match="float32, float16"):
         Completer(bundle_folder, "cpu", precision="int8")
+
+
+@pytest.mark.parametrize("n", [1, 3, 7], ids=["together", "side by side", "both"])
+def test_results_do_not_depend_on_the_number_of_cores(bundle_folder: Path, n: int) -> None:
+    """Three cores decode three results side by side, and together what is left."""
+    photo, mask = formula(32, 32), np.zeros((32, 32), np.uint8)
+    mask[8:24, 8:24] = 255
+    made = []
+    for threads in (1, 3):
+        with Completer(bundle_folder, "cpu", threads) as completer:
+            alone: list[int] = []
+            crew = completer._backend._crew  # type: ignore[attr-defined]
+            assert (crew is None) == (threads == 1)
+            if crew is not None:
+                run, batches = crew.session.run, alone
+                crew.session = type("Spy", (), {"run": lambda _, names, feed, run=run, batches=batches: (batches.append(len(feed["z"])), run(names, feed))[1]})()  # fmt: skip
+            made.append([result.image for result in completer.complete(photo, mask, n=n, seed=5)])
+    assert alone == [1] * (n - n % 3)
+    np.testing.assert_array_equal(*made)
+
+
+def test_decoding_threads_end_with_the_completer(bundle_folder: Path) -> None:
+    photo, mask = formula(32, 32), np.zeros((32, 32), np.uint8)
+    mask[8:24, 8:24] = 255
+
+    def decoding() -> set[threading.Thread]:
+        return {thread for thread in threading.enumerate() if thread.name.startswith("picme-decoder")}
+
+    before = decoding()
+    completer = Completer(bundle_folder, "cpu", threads=2)
+    completer.complete(photo, mask, n=4, seed=1)
+    started = decoding() - before
+    assert started
+    completer.close()
+    gc.collect()
+    for thread in started:
+        thread.join(10)
+        assert not thread.is_alive()
 
 
 def test_graphs_with_other_tensors_than_the_manifest_are_refused(bundle_folder: Path, tmp_path: Path) -> None:
