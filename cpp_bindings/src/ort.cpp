@@ -4,6 +4,11 @@
 #include "failure.hpp"
 
 #include <algorithm>
+#include <atomic>
+#include <exception>
+#include <mutex>
+#include <system_error>
+#include <thread>
 #include <tuple>
 
 namespace picme {
@@ -163,11 +168,61 @@ std::vector<Ort::Value> Graph::run(const std::vector<const OrtValue *> &inputs) 
 }
 
 Backend::Backend(const Bundle &bundle, const std::string &device, const std::string &precision, int threads)
-    : device(device),
-      batch(std::min(device == "cpu" ? 8 : 64, bundle.manifest().max_batch)), // a CPU gains little from larger batches, which cost memory
+    : device(device), cores(device != "cpu" ? 1 : threads ? threads : std::max(1, static_cast<int>(std::thread::hardware_concurrency()))),
+      // A CPU gains nothing from larger batches, which cost memory.
+      batch(std::min(device == "cpu" ? (8 + cores - 1) / cores * cores : 64, bundle.manifest().max_batch)),
       env(ORT_LOGGING_LEVEL_FATAL, "picme"), encoder(open_graph(env, bundle, "encoder", precision, device, threads)),
       mixture(open_graph(env, bundle, "mixture", precision, device, 1)), // too small to share
-      decoder(open_graph(env, bundle, "decoder", precision, device, threads)) {}
+      together(open_graph(env, bundle, "decoder", precision, device, threads)) {
+    if (cores > 1 && cores <= batch) alone = std::make_unique<Graph>(open_graph(env, bundle, "decoder", precision, device, 1));
+}
+
+std::vector<std::uint8_t> Backend::decode(std::vector<float> &z, const std::vector<Ort::Value> &skips) const {
+    const auto d = static_cast<std::size_t>(together.entry().inputs[0].shape[1]), n = z.size() / d;
+    const std::vector<std::int64_t> &shape = together.entry().outputs[0].shape;
+    const auto bytes = static_cast<std::size_t>(shape[1] * shape[2] * shape[3]);
+    std::vector<std::uint8_t> squares(n * bytes);
+    const std::size_t side_by_side = alone ? n - n % static_cast<std::size_t>(cores) : 0;
+    std::atomic<std::size_t> next{0};
+    std::mutex failing;
+    std::exception_ptr failure;
+    const auto work = [&]() noexcept {
+        for (std::size_t i = next++; i < side_by_side; i = next++) {
+            try {
+                decode(*alone, z.data() + i * d, 1, skips, squares.data() + i * bytes);
+            } catch (...) {
+                const std::lock_guard<std::mutex> lock(failing);
+                failure = std::current_exception();
+                next = side_by_side; // nobody begins another one
+            }
+        }
+    };
+    std::vector<std::thread> crew;
+    try {
+        if (side_by_side)
+            for (int i = 1; i < cores; ++i) crew.emplace_back(work);
+    } catch (const std::system_error &) {
+        // The system gives no more threads: fewer do the same work.
+    }
+    work();
+    for (std::thread &thread : crew) thread.join();
+    if (failure) std::rethrow_exception(failure);
+    if (side_by_side < n)
+        decode(together, z.data() + side_by_side * d, static_cast<std::int64_t>(n - side_by_side), skips,
+               squares.data() + side_by_side * bytes);
+    return squares;
+}
+
+void Backend::decode(const Graph &graph, float *z, std::int64_t n, const std::vector<Ort::Value> &skips, std::uint8_t *squares) const {
+    const Ort::Value latents = tensor_over(z, {n, graph.entry().inputs[0].shape[1]});
+    std::vector<const OrtValue *> inputs{latents};
+    for (const Ort::Value &skip : skips) inputs.push_back(skip);
+    const Ort::Value made = std::move(graph.run(inputs).front());
+    const auto found = made.GetTensorTypeAndShapeInfo();
+    if (found.GetShape()[0] != n)
+        throw bad_bundle("a decoder with another number of results", std::to_string(n), "export the bundle again");
+    std::copy_n(made.GetTensorData<std::uint8_t>(), found.GetElementCount(), squares);
+}
 
 std::unique_ptr<Backend> open_backend(const Bundle &bundle, const std::string &device, const std::string &precision, int threads) {
     if (!bundle.manifest().has(precision))

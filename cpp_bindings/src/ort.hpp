@@ -6,6 +6,8 @@
 #define ORT_API_MANUAL_INIT
 #include <onnxruntime_cxx_api.h>
 
+#include <cstdint>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -30,11 +32,22 @@ private:
 // The three graphs on one device.
 struct Backend {
     std::string device; // such as "cpu"
+    int cores;          // that decode side by side; 1 on a GPU
     int batch;          // results that one decoder call should make
     Ort::Env env;
-    Graph encoder, mixture, decoder;
+    Graph encoder, mixture;
 
     Backend(const Bundle &bundle, const std::string &device, const std::string &precision, int threads);
+
+    // Squares [n, s, s, 3], one after the other, for latents z [n, d]. A result a core as far as there is one for every core (threads that
+    // share a result wait for each other at every operator); what is left is decoded by all cores together.
+    std::vector<std::uint8_t> decode(std::vector<float> &z, const std::vector<Ort::Value> &skips) const;
+
+private:
+    Graph together;
+    std::unique_ptr<Graph> alone; // on one thread; none where there is one core
+
+    void decode(const Graph &graph, float *z, std::int64_t n, const std::vector<Ort::Value> &skips, std::uint8_t *squares) const;
 };
 
 // Opens the library once a process: `path`, else the environment's PICME_ONNXRUNTIME, else where the loader looks. Gives its version.

@@ -123,38 +123,32 @@ std::vector<Completion> Scene::decode(const std::vector<RecipePtr> &recipes, con
 
 void Scene::decode_batch(const RecipePtr *recipes, const PixelView *targets, std::size_t count, std::vector<Completion> &made) const {
     const auto start = Clock::now();
-    const auto n = static_cast<std::int64_t>(count);
     std::vector<std::vector<Latent>> points;
     std::vector<std::string> tokens; // first, because a recipe may have grown too long for one
     for (std::size_t i = 0; i < count; ++i) {
         tokens.push_back(encode_token(*recipes[i], model->id));
         points.push_back(latents(*recipes[i]));
     }
-    std::vector<Ort::Value> squares; // of each hole [n, s, s, 3]
+    std::vector<std::vector<std::uint8_t>> squares; // of each hole [n, s, s, 3]
     for (std::size_t hole = 0; hole < regions.size(); ++hole) {
         const Region &region = regions[hole];
         std::vector<float> z;
         for (const auto &point : points)
             for (std::size_t i = 0; i < point[hole].mean.size(); ++i)
                 z.push_back(static_cast<float>(point[hole].mean[i] + point[hole].scale[i] * point[hole].noise[i]));
-        const Ort::Value input = tensor_over(z.data(), {n, model->manifest.latent});
-        std::vector<const OrtValue *> inputs{input};
-        for (const Ort::Value &skip : region.skips) inputs.push_back(skip);
-        squares.push_back(std::move(model->backend->decoder.run(inputs).front()));
-        if (squares.back().GetTensorTypeAndShapeInfo().GetShape()[0] != n)
-            throw bad_bundle("a decoder with another number of results", std::to_string(n), "export the bundle again");
+        squares.push_back(model->backend->decode(z, region.skips));
     }
     const std::size_t square_bytes =
         static_cast<std::size_t>(model->manifest.image_size) * static_cast<std::size_t>(model->manifest.image_size) * 3;
     for (std::size_t hole = 0; hole < regions.size(); ++hole)
         for (std::size_t i = 0; i < count; ++i)
-            regions[hole].hole.seam.heal(squares[hole].GetTensorMutableData<std::uint8_t>() + i * square_bytes);
+            regions[hole].hole.seam.heal(squares[hole].data() + i * square_bytes);
     const double each = milliseconds_since(start) / static_cast<double>(count);
     for (std::size_t i = 0; i < count; ++i) {
         photo_.copy_to(targets[i]);
         Completion done{points[i][0].primitive, mixture().weight(points[i][0].primitive), 0, each, std::move(tokens[i])};
         for (std::size_t hole = 0; hole < regions.size(); ++hole) {
-            regions[hole].hole.fill(photo_, targets[i], squares[hole].GetTensorData<std::uint8_t>() + i * square_bytes, opaque);
+            regions[hole].hole.fill(photo_, targets[i], squares[hole].data() + i * square_bytes, opaque);
             done.log_prob += regions[hole].mixture.log_prob(points[i][hole].primitive, points[i][hole].noise);
         }
         made.push_back(std::move(done));
