@@ -154,6 +154,7 @@ def _check_ranges(config: TrainConfig, where: str) -> None:
             "[model] widths, context, latent, primitives": min(*model.widths, model.context, model.latent, model.primitives) > 0,
             "betas": len(config.betas) == 2 and all(0 <= beta < 1 for beta in config.betas),
             "judge": config.judge in ("pyramid", "backbone"),
+            '[[phases]] size with judge = "backbone"': config.judge != "backbone" or all(p.size % 16 == 0 for p in config.phases),
             "clip, ema, seed": config.clip >= 0 and 0 <= config.ema <= 1 and config.seed >= 0,
         }.items()
         if not good

@@ -124,6 +124,20 @@ def test_sizes_grow_by_phase(faces: Path, tmp_path: Path) -> None:
     assert load_weights(out / "last.safetensors")[0].config.image_size == 32
 
 
+def test_a_backbone_in_half_precision_resumes_bit_equally(faces: Path, tmp_path: Path) -> None:
+    config = tmp_path / "judged.toml"
+    base = ROOT / "training/configs/tiny32.toml"
+    config.write_text(base.read_text().replace("clip = 10.0", 'clip = 10.0\njudge = "backbone"\nbfloat16 = true'))
+    straight, broken = tmp_path / "straight", tmp_path / "broken"
+    for out, steps in ((straight, "4"), (broken, "2"), (broken, "4")):
+        done = train(config, faces, out, "--steps", steps, "--resume")
+        assert done.returncode == 0, done.stderr
+    assert same(broken / "last.state.safetensors", straight / "last.state.safetensors")
+    saved = load_file(straight / "last.state.safetensors")
+    assert any(name.startswith("judge.heads.whole16") for name in saved)
+    assert sum(t.numel() for name, t in saved.items() if name.startswith("judge.")) < 300_000, "not the frozen network"
+
+
 def test_two_processes_do_what_one_does(straight: Path, tiny: Path, faces: Path, tmp_path: Path) -> None:
     out = tmp_path / "run"
     base = command(tiny, faces, out, "--steps", "10")[1:]
