@@ -34,6 +34,15 @@ def primitive_kl(mixture: Mixture, target: Gaussian) -> Tensor:
     return gaussian_kl(Gaussian(mixture.means, mixture.log_scales), spread)
 
 
+def with_slower_gradient(target: Gaussian, share: float) -> Gaussian:
+    """The same Gaussian, through which only `share` of a gradient passes.
+
+    Not in the paper: L_BM pulls mixture and posterior towards each other. The mixture shall follow the posterior with the whole
+    of it; the posterior, if it followed as fast, would come to carry nothing that the visible part does not tell.
+    """
+    return Gaussian(*(share * x + (1 - share) * x.detach() for x in target))
+
+
 def best_primitive(kl: Tensor) -> Tensor:
     """j = argmin_i KL (equation 4): [b], without gradient.
 

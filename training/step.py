@@ -81,7 +81,7 @@ class GeneratorStep(nn.Module):
         code, target = Gaussian(*(x.float() for x in code)), Gaussian(*(x.float() for x in target))
         mixture = model.mixture(code.mean)
 
-        kl = losses.primitive_kl(mixture, target)
+        kl = losses.primitive_kl(mixture, losses.with_slower_gradient(target, w.posterior))
         best = losses.best_primitive(kl)
         share = w.warm_share * max(0.0, 1 - images_seen / w.warm_images)
 

@@ -59,6 +59,21 @@ def test_frequency_loss_converges_to_how_often_each_primitive_wins() -> None:
     torch.testing.assert_close(torch.softmax(logits[0], 0).detach(), truth, rtol=0, atol=0.04)
 
 
+def test_the_posterior_follows_with_a_share_of_the_gradient_and_the_mixture_with_all() -> None:
+    torch.manual_seed(0)
+    gradients = {}
+    for share in (1.0, 0.25):
+        mixture = Mixture(torch.zeros(2, 3), torch.rand(2, 3, 4, requires_grad=True), torch.zeros(2, 3, 4))
+        target = Gaussian(torch.full((2, 4), 0.3, requires_grad=True), torch.zeros(2, 4, requires_grad=True))
+        losses.primitive_kl(mixture, losses.with_slower_gradient(target, share)).sum().backward()
+        gradients[share] = mixture.means.detach(), mixture.means.grad, target.mean.grad
+    torch.testing.assert_close(
+        gradients[0.25][1], gradients[0.25][0] - 0.3
+    )  # d KL / d mu_i = mu_i - mu_c at unit variance
+    torch.testing.assert_close(gradients[1.0][2], (0.3 - gradients[1.0][0]).sum(1))
+    torch.testing.assert_close(gradients[0.25][2], 0.25 * (0.3 - gradients[0.25][0]).sum(1))
+
+
 def test_reconstruction_loss_leaves_the_sample_alone_inside_the_hole() -> None:
     image, mask = torch.zeros(1, 3, 4, 4), torch.zeros(1, 1, 4, 4)
     mask[..., :2, :] = 1
