@@ -26,7 +26,7 @@ static std::vector<std::uint8_t> mask() {
     return made;
 }
 
-static picme::Completer completer(const char *provider = "cpu") { return picme::Completer(bundle, {"", provider, 1}); }
+static picme::Completer completer(int threads = 1) { return picme::Completer(bundle, {"", "cpu", threads}); }
 
 static picme::Scene scene() {
     const auto pixels = photo(), hole = mask();
@@ -278,6 +278,13 @@ TEST(variations_of_variations_end_with_an_error) {
         }
     }
     CHECK(ended);
+}
+
+TEST(results_do_not_depend_on_the_number_of_cores) {
+    const auto pixels = photo(), hole = mask();
+    const auto expected = scene().sample(7, 7);
+    const auto got = completer(3).encode({pixels.data(), WIDTH, HEIGHT}, {hole.data()}).sample(7, 7); // six side by side, one together
+    for (std::size_t i = 0; i < 7; ++i) CHECK(got[i].pixels == expected[i].pixels && got[i].token == expected[i].token);
 }
 
 TEST(eight_threads_on_one_scene_get_what_one_gets) {
