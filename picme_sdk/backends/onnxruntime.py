@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import deque
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -84,21 +85,35 @@ class OnnxRuntime:
 
 
 class Crew:
-    """Threads that decode one result each. They end when nobody holds the crew any more, so that calls under way finish."""
+    """The calling thread and others, which decode one result at a time each. The others end when nobody holds the crew any
+    more, so that calls under way finish."""
 
     def __init__(self, session: Any, cores: int) -> None:
         self.session, self.cores = session, cores
-        self.threads = ThreadPoolExecutor(cores, "picme-decoder")
+        self.others = ThreadPoolExecutor(cores - 1, "picme-decoder")
 
     def run(self, together: Any, inputs: Arrays) -> NDArray[Any]:
         """The decoder's pictures for all of z; `together` is the session that takes what does not fill all cores."""
         z = inputs["z"]
         alone = len(z) - len(z) % self.cores
-        waiting = [self.threads.submit(self.session.run, None, {**inputs, "z": z[i : i + 1]}) for i in range(alone)]
-        made: list[NDArray[Any]] = [future.result()[0] for future in waiting]
+        made: dict[int, NDArray[Any]] = {}
+        todo = deque(range(alone))  # whoever is free takes the next; a busy crew leaves all of it to the caller
+
+        def work() -> None:
+            while todo:
+                try:
+                    i = todo.popleft()
+                except IndexError:  # another one was faster
+                    return
+                made[i] = self.session.run(None, {**inputs, "z": z[i : i + 1]})[0]
+
+        working = [self.others.submit(work) for _ in range(self.cores - 1) if alone]
+        work()
+        for other in working:
+            other.result()
         if alone < len(z):
-            made.append(together.run(None, {**inputs, "z": z[alone:]})[0])
-        return made[0] if len(made) == 1 else np.concatenate(made)
+            made[alone] = together.run(None, {**inputs, "z": z[alone:]})[0]
+        return made[0] if len(made) == 1 else np.concatenate([made[i] for i in sorted(made)])
 
 
 def _cores() -> int:
