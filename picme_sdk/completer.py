@@ -32,7 +32,7 @@ class Completer:
 
     bundle     folder or .picme file; None is the model that ships with the package
     device     "auto" takes the best that works here; "cpu", "cuda", "tensorrt" or "rtx" is had or raises `BackendUnavailable`
-    threads    of the CPU back end; None leaves it to ONNX Runtime (one a physical core)
+    threads    of the CPU back end; None takes all cores. Results are decoded side by side, a thread each, as far as there is one for every thread
     precision  "float32" (None), or "int8" or "float16" where the bundle has it: faster, and a little different. Engines have their own.
     """
 

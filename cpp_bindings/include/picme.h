@@ -106,7 +106,7 @@ typedef struct picme_load_params {
     const char *runtime;   /* ONNX Runtime library. NULL: environment PICME_ONNXRUNTIME, then where the loader looks */
     const char *provider;  /* "auto", "cpu", "cuda", "tensorrt" or "rtx". A named one is had or the call fails. NULL: "auto" */
     const char *precision; /* "float32", or "int8" or "float16" where the bundle has it: faster, a little different. NULL: "float32" */
-    int32_t threads;       /* of the CPU, 1 to 1024. 0: one a physical core */
+    int32_t threads;       /* of the CPU, 1 to 1024; a call starts and ends its own. 0: all cores */
 } picme_load_params;
 
 /* Load a model. All its files are checked first. A process uses one ONNX Runtime library: the first that was loaded. */

@@ -67,7 +67,7 @@ struct Completion : Details {
 struct LoadOptions {
     std::string runtime;               // ONNX Runtime library; empty: environment PICME_ONNXRUNTIME, then where the loader looks
     std::string provider = "auto";     // or "cpu", "cuda", "tensorrt", "rtx"
-    int threads = 0;                   // 0: one a physical core
+    int threads = 0;                   // 0: all cores
     std::string precision = "float32"; // or "int8" or "float16" where the bundle has it
 };
 

@@ -106,22 +106,28 @@ def test_other_precisions_of_the_bundle_can_be_chosen(bundle_folder: Path) -> No
         Completer(bundle_folder, "cpu", precision="int8")
 
 
+class Counting:
+    """A session that notes how many results it was asked for at a time."""
+
+    def __init__(self, session: object) -> None:
+        self.session, self.counts = session, []
+
+    def run(self, names: list[str] | None, feed: dict[str, np.ndarray]) -> list[np.ndarray]:
+        self.counts.append(len(feed["z"]))
+        return self.session.run(names, feed)
+
+
 @pytest.mark.parametrize("n", [1, 3, 7], ids=["together", "side by side", "both"])
 def test_results_do_not_depend_on_the_number_of_cores(bundle_folder: Path, n: int) -> None:
     """Three cores decode three results side by side, and together what is left."""
     photo, mask = formula(32, 32), np.zeros((32, 32), np.uint8)
     mask[8:24, 8:24] = 255
-    made = []
-    for threads in (1, 3):
-        with Completer(bundle_folder, "cpu", threads) as completer:
-            alone: list[int] = []
-            crew = completer._backend._crew  # type: ignore[attr-defined]
-            assert (crew is None) == (threads == 1)
-            if crew is not None:
-                run, batches = crew.session.run, alone
-                crew.session = type("Spy", (), {"run": lambda _, names, feed, run=run, batches=batches: (batches.append(len(feed["z"])), run(names, feed))[1]})()  # fmt: skip
-            made.append([result.image for result in completer.complete(photo, mask, n=n, seed=5)])
-    assert alone == [1] * (n - n % 3)
+    with Completer(bundle_folder, "cpu", 1) as one, Completer(bundle_folder, "cpu", 3) as three:
+        assert one._backend._crew is None
+        crew = three._backend._crew
+        crew.session = Counting(crew.session)
+        made = [[result.image for result in c.complete(photo, mask, n=n, seed=5)] for c in (one, three)]
+    assert crew.session.counts == [1] * (n - n % 3)
     np.testing.assert_array_equal(*made)
 
 
