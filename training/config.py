@@ -77,7 +77,7 @@ class TrainConfig:
     ema: float = 0.999  # decay of the averaged weights, per step
     judge: str = "pyramid"  # the discriminator: "pyramid" learns all it knows, "backbone" sees with a frozen network
     bfloat16: bool = (
-        False  # run the generator's convolutions in half precision; two to three times faster where the CPU has AMX
+        False  # run the generator's convolutions in half precision; about twice as fast where the CPU has AMX
     )
     seed: int = 0
 

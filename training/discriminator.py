@@ -87,7 +87,7 @@ class BackboneJudge(nn.Module):
         for view in ("whole",) if size <= VIEW else ("whole", "piece"):
             for stride, width in HEAD_WIDTHS.items():
                 self.heads[f"{view}{stride}"] = nn.Sequential(
-                    # The finest map is as large as all others together; a coarser grid of scores is enough for it.
+                    # The finest map is larger than all others together; a coarser grid of scores is enough for it.
                     nn.Conv2d(CHANNELS[stride] + 1, width, 3, padding=1, stride=2 if stride == 2 else 1),
                     nn.LeakyReLU(SLOPE),
                     nn.Conv2d(width, width, 3, padding=1),

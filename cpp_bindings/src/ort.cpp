@@ -7,7 +7,6 @@
 #include <atomic>
 #include <exception>
 #include <mutex>
-#include <system_error>
 #include <thread>
 #include <tuple>
 
@@ -198,11 +197,12 @@ std::vector<std::uint8_t> Backend::decode(std::vector<float> &z, const std::vect
         }
     };
     std::vector<std::thread> crew;
+    crew.reserve(static_cast<std::size_t>(cores)); // nothing may fail between a thread's start and its join
     try {
         if (side_by_side)
             for (int i = 1; i < cores; ++i) crew.emplace_back(work);
-    } catch (const std::system_error &) {
-        // The system gives no more threads: fewer do the same work.
+    } catch (const std::exception &) {
+        // The system gives no more threads, or no memory for one: fewer do the same work.
     }
     work();
     for (std::thread &thread : crew) thread.join();

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from typing import Any
 
 import numpy as np
@@ -100,15 +100,19 @@ class Crew:
         todo = deque(range(alone))  # whoever is free takes the next; a busy crew leaves all of it to the caller
 
         def work() -> None:
-            while todo:
+            while True:
                 try:
                     i = todo.popleft()
-                except IndexError:  # another one was faster
+                except IndexError:  # nothing is left
                     return
                 made[i] = self.session.run(None, {**inputs, "z": z[i : i + 1]})[0]
 
         working = [self.others.submit(work) for _ in range(self.cores - 1) if alone]
-        work()
+        try:
+            work()
+        finally:
+            todo.clear()  # where one failed, nobody begins another
+            wait(working)
         for other in working:
             other.result()
         if alone < len(z):
