@@ -79,6 +79,7 @@ class TrainConfig:
     bfloat16: bool = (
         False  # run the generator's convolutions in half precision; about twice as fast where the CPU has AMX
     )
+    nearest: float = 1.0  # side of the smallest crop, as a share of the picture's; 1 = always the whole picture
     seed: int = 0
 
     def phase_at(self, images: int) -> tuple[int, Phase]:
@@ -156,6 +157,7 @@ def _check_ranges(config: TrainConfig, where: str) -> None:
             "betas": len(config.betas) == 2 and all(0 <= beta < 1 for beta in config.betas),
             "judge": config.judge in ("pyramid", "backbone"),
             '[[phases]] size with judge = "backbone"': config.judge != "backbone" or all(p.size % 16 == 0 for p in config.phases),
+            "nearest": 0 < config.nearest <= 1,
             "clip, ema, seed": config.clip >= 0 and 0 <= config.ema <= 1 and config.seed >= 0,
         }.items()
         if not good

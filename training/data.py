@@ -1,6 +1,6 @@
 """Pictures for training: folders, file lists, the layouts of known data sets, and batches that a seed repeats.
 
-Item number t of a run (its picture, flip and mask) is a pure function of (seed, t), whatever the batch size, the number
+Item number t of a run (its picture, flip, mask and crop) is a pure function of (seed, t), whatever the batch size, the number
 of processes, or how often the run was interrupted.
 """
 
@@ -96,6 +96,19 @@ def square(picture: Image.Image, size: int) -> np.ndarray:
     return np.asarray(ImageOps.fit(picture, (size, size), Image.Resampling.LANCZOS))
 
 
+def closer(picture: np.ndarray, nearest: float, random: np.random.Generator) -> np.ndarray:
+    """Half of the time the whole picture, else a random square of it, enlarged to the same size: its side is between `nearest`
+    and 1 as a share of the picture's."""
+    size = len(picture)
+    share = float(random.uniform(nearest, 2 - nearest))
+    if share >= 1:
+        return picture
+    side = size * share
+    left, top = (float(start) for start in random.uniform(0, size - side, 2))
+    box = left, top, left + side, top + side
+    return np.asarray(Image.fromarray(picture).resize((size, size), Image.Resampling.BICUBIC, box=box))
+
+
 class Pictures:
     """Decoded squares by index. A file that can't be read or is tiny is skipped: counted, named in the log, and its
     place taken by the next good one. Safe to use from several threads."""
@@ -161,10 +174,10 @@ def to_batch(pictures: Sequence[np.ndarray], masks: Sequence[np.ndarray], files:
 
 
 class TrainingStream:
-    """Items of the endless training sequence; every epoch is a fresh shuffle."""
+    """Items of the endless training sequence; every epoch is a fresh shuffle. `nearest` is explained in `closer`."""
 
-    def __init__(self, pictures: Pictures, masks: MaskSource, seed: int) -> None:
-        self.pictures, self.masks, self.seed = pictures, masks, seed
+    def __init__(self, pictures: Pictures, masks: MaskSource, seed: int, nearest: float = 1.0) -> None:
+        self.pictures, self.masks, self.seed, self.nearest = pictures, masks, seed, nearest
         self._order: tuple[int, np.ndarray] = (-1, np.empty(0))
 
     def batch(self, start: int, count: int) -> Batch:
@@ -176,7 +189,8 @@ class TrainingStream:
                 self._order = (epoch, np.random.default_rng([self.seed, 1, epoch]).permutation(len(self.pictures)))
             picture, file = self.pictures[int(self._order[1][position])]
             random = np.random.default_rng([self.seed, 2, item])
-            pictures.append(picture[:, ::-1] if random.uniform() < 0.5 else picture)
+            turned = picture[:, ::-1] if random.uniform() < 0.5 else picture
             masks.append(self.masks.draw(random))
+            pictures.append(closer(turned, self.nearest, random) if self.nearest < 1 else turned)
             files.append(file)
         return to_batch(pictures, masks, files)

@@ -179,7 +179,7 @@ class Run:
                 grow(getattr(old, name), getattr(self.trainee, name))
             log.info("pictures of %d from now on", size)
         masks = MaskSource(self.config.masks, size, find_images(self.options.masks) if self.options.masks else ())
-        self.stream = TrainingStream(Pictures(self.files, size), masks, self.config.seed)
+        self.stream = TrainingStream(Pictures(self.files, size), masks, self.config.seed, self.config.nearest)
         shown = Pictures(self.valid_files or self.files, size)
         self.shown = [
             batch.to(self.device)

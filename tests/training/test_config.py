@@ -28,6 +28,7 @@ def test_phases_follow_the_images_seen(tiny: Path) -> None:
         ("nonsense = 1\n[[phases]]\nsize = 256\nimages = 1\nbatch = 1", "nonsense"),
         ("[model]\nimage_size = 256", "no .*phases"),
         ("[[phases]]\nsize = 100\nimages = 1\nbatch = 1", "size 100"),
+        ("nearest = 0\n[[phases]]\nsize = 256\nimages = 1\nbatch = 1", "nearest"),
         ('judge = "nobody"\n[[phases]]\nsize = 256\nimages = 1\nbatch = 1', "judge"),
         (
             'judge = "backbone"\n[model]\nimage_size = 40\npatch = 4\nwidths = [8]\nencoder_blocks = [1]\ndecoder_blocks = [1]\n'

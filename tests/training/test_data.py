@@ -7,7 +7,7 @@ import torch
 from PIL import Image
 
 from training.config import MaskMix
-from training.data import PRESETS, DataError, Pictures, TrainingStream, find_images, find_preset
+from training.data import PRESETS, DataError, Pictures, TrainingStream, closer, find_images, find_preset
 from training.drawn import SMILE, face
 from training.masks import MaskSource
 
@@ -90,6 +90,37 @@ def test_batches_are_in_range(faces: Path) -> None:
     assert batch.image.shape == (8, 3, 32, 32)
     assert -1 <= batch.image.min() < batch.image.max() <= 1
     assert set(batch.mask.unique().tolist()) == {0, 1}
+
+
+def test_crops_are_half_of_the_time_squares_of_the_picture() -> None:
+    """On a picture whose colours are its coordinates, a crop shows where it was taken."""
+    places = np.linspace(0, 255, 64)
+    picture = np.zeros((64, 64, 3), np.uint8)
+    picture[..., 0], picture[..., 1] = places[:, None], places
+    whole, spans = 0, []
+    for seed in range(200):
+        crop = closer(picture, 0.6, np.random.default_rng(seed)).astype(int)
+        assert crop.shape == picture.shape
+        if np.array_equal(crop, picture):
+            whole += 1
+            continue
+        high, wide = (int(np.ptp(crop[..., axis])) for axis in (0, 1))
+        assert abs(high - wide) <= 4, "a square stays a square"
+        spans.append(high / 255)
+    assert 70 <= whole <= 130
+    assert 0.58 <= min(spans) < 0.65
+    assert 0.95 < max(spans) <= 1
+
+
+def test_crops_repeat_and_leave_the_rest_as_it_was(faces: Path) -> None:
+    def near(nearest: float) -> TrainingStream:
+        return TrainingStream(Pictures(find_images(faces), 32), MaskSource(MaskMix(1, 1, 1), 32), 0, nearest)
+
+    plain, near_twice = near(1.0).batch(0, 20), [near(0.6).batch(0, 20) for _ in range(2)]
+    assert torch.equal(near_twice[0].image, near_twice[1].image)
+    assert not torch.equal(near_twice[0].image, plain.image)
+    assert torch.equal(near_twice[0].mask, plain.mask)
+    assert near_twice[0].files == plain.files
 
 
 LAYOUTS = {  # preset: (training file, validation file)
