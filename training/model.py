@@ -133,13 +133,20 @@ class Pyramid(nn.Module):
             self.stages[str(grid)] = nn.Sequential(*(Block(width) for _ in range(count)))
 
     def forward(self, picture: Tensor) -> list[Tensor]:
-        features: list[Tensor] = []
+        entries = []
         for grid in map(str, self.grids):
-            x = self.stems[grid](picture)
+            if entries:
+                picture = F.avg_pool2d(picture, 2)
+            entries.append(self.stems[grid](picture))
+        return self.climb(entries)
+
+    def climb(self, entries: Sequence[Tensor]) -> list[Tensor]:
+        """Features from what the stems gave at every grid."""
+        features: list[Tensor] = []
+        for grid, x in zip(map(str, self.grids), entries, strict=True):
             if features:
                 x = x + self.downs[grid](features[-1])
             features.append(self.stages[grid](F.leaky_relu(x, SLOPE)))
-            picture = F.avg_pool2d(picture, 2)
         return features
 
 
@@ -211,18 +218,26 @@ class Decoder(nn.Module):
             lift.weight.copy_(F.pixel_unshuffle(enlarged, self.patch)[..., 0, 0].T.reshape(lift.weight.shape))
         return lift
 
-    def features(self, skips: Sequence[Tensor], z: Tensor) -> list[Tensor]:
+    def steer(self, z: Tensor) -> list[Tensor]:
+        """All that a latent says: what it places on the coarsest grid, then a scale and a shift for each of the first stages."""
+        steering = [self.place(z)]
+        for film in self.films.values():
+            scale, shift = film(z).chunk(2, 1)
+            steering += [1 + scale, shift]
+        return steering
+
+    def features(self, skips: Sequence[Tensor], steering: Sequence[Tensor]) -> list[Tensor]:
         """What each stage knows, coarsest first."""
-        placed = self.place(z).reshape(-1, 48, self.grids[0], self.grids[0])
-        x = self.spread(placed)
+        placed, *films = steering
+        x = self.spread(placed.reshape(-1, 48, self.grids[0], self.grids[0]))
         found: list[Tensor] = []
-        for grid, skip in zip(map(str, self.grids), skips, strict=True):
+        for i, (grid, skip) in enumerate(zip(map(str, self.grids), skips, strict=True)):
             if found:
                 x = F.interpolate(self.ups[grid](x), scale_factor=2.0)
             x = x + skip
             if grid in self.films:
-                scale, shift = self.films[grid](z)[..., None, None].chunk(2, 1)
-                x = x * (1 + scale) + shift
+                scale, shift = (each[..., None, None] for each in films[2 * i : 2 * i + 2])
+                x = x * scale + shift
             x = self.stages[grid](F.leaky_relu(x, SLOPE))
             found.append(x)
         return found
@@ -230,7 +245,7 @@ class Decoder(nn.Module):
     def forward(self, skips: Sequence[Tensor], z: Tensor) -> Tensor:
         """The picture: each stage paints on the enlarged picture of the stage before."""
         picture: Tensor | None = None
-        for grid, x in zip(map(str, self.grids), self.features(skips, z), strict=True):
+        for grid, x in zip(map(str, self.grids), self.features(skips, self.steer(z)), strict=True):
             patches = self.heads[grid](x)
             if picture is not None:
                 patches = patches + self.lifts[grid](picture)
@@ -266,7 +281,10 @@ class Picme(nn.Module):
 
     def visible(self, image: Tensor, mask: Tensor) -> tuple[Gaussian, tuple[Tensor, ...]]:
         """q(z_m | I_m) and the skips; `encode` with the spread of z_m, which only L_ELBO needs."""
-        features = self.encoder(torch.cat([image, mask], 1))
+        return self.read(self.encoder(torch.cat([image, mask], 1)))
+
+    def read(self, features: Sequence[Tensor]) -> tuple[Gaussian, tuple[Tensor, ...]]:
+        """The same from the encoder's features."""
         code = self.context_head(features[-1])
         skips = [self.projections[str(g)](f) for g, f in zip(self.config.grids, features, strict=True)]
         skips[-1] = skips[-1] + self.context_to_skip(code.mean)[..., None, None]

@@ -13,7 +13,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from export.graphs import DecoderGraph, graph_specs
+from export.graphs import DecoderGraph, EncoderGraph, graph_specs
 from export.onnx_files import ExportError, check, half, to_onnx
 from export.verify import Chain, hard_photos, latents, verify
 from picme_sdk.bundle import Bundle
@@ -96,12 +96,13 @@ def test_encoder_never_looks_into_the_hole(bundle_folder: Path) -> None:
     )
 
 
-@pytest.mark.parametrize("shape", [(32, 4, (16, 24)), (64, 4, (8, 12, 16)), (32, 2, (8, 8, 8))], ids=str)
-def test_the_rearranged_decoder_paints_what_the_network_paints(shape: tuple[int, int, tuple[int, ...]]) -> None:
-    size, patch, widths = shape
+@pytest.fixture(params=[(32, 4, (16, 24)), (64, 4, (8, 12, 16)), (32, 2, (8, 8, 8))], ids=str)
+def shaped(request: pytest.FixtureRequest) -> Picme:
+    """Networks of other sizes, patches and numbers of stages."""
+    size, patch, widths = request.param
     blocks = tuple(1 for _ in widths)
     torch.manual_seed(0)
-    model = Picme(
+    return Picme(
         PicmeConfig(
             image_size=size,
             patch=patch,
@@ -112,6 +113,22 @@ def test_the_rearranged_decoder_paints_what_the_network_paints(shape: tuple[int,
             latent=6,
         )
     ).eval()
+
+
+def test_the_rearranged_encoder_sees_what_the_network_sees(shaped: Picme) -> None:
+    size = shaped.config.image_size
+    image, mask = torch.randint(0, 256, (2, 1, size, size, 3), dtype=torch.uint8).unbind(0)
+    mask = (mask[..., :1] > 170).to(torch.uint8) * 255
+    hole = (mask.permute(0, 3, 1, 2) > 0).float()
+    with torch.no_grad():
+        context, skips = shaped.encode((image.permute(0, 3, 1, 2) / 127.5 - 1) * (1 - hole), hole)
+        found = EncoderGraph(shaped)(image, mask)
+    for expected, got in zip((context, *skips), found, strict=True):
+        torch.testing.assert_close(got, expected, rtol=1e-4, atol=1e-5)
+
+
+def test_the_rearranged_decoder_paints_what_the_network_paints(shaped: Picme) -> None:
+    model, size = shaped, shaped.config.image_size
     with torch.no_grad():
         for lift in model.decoder.lifts.values():
             lift.weight.add_(torch.randn_like(lift.weight) * 0.1)
