@@ -32,69 +32,62 @@ _LOW = np.uint64(0xFFFFFFFF)
 _HALF = np.uint64(32)
 _FACTORS = np.array([0xD2511F53, 0xCD9E8D57], np.uint64)
 _STEPS = np.array([0x9E3779B9, 0xBB67AE85], np.uint64)
+_ROUNDS = np.arange(10, dtype=np.uint64)[:, None]
 
 
 def philox(counter: NDArray[np.uint64], seed: int) -> NDArray[np.uint64]:
     """Philox 4x32-10 (Salmon et al., 2011). `counter` [4, ...] holds 32-bit words in uint64; so does the result."""
     lanes = (2, *(1 for _ in counter.shape[1:]))
-    factors, steps = _FACTORS.reshape(lanes), _STEPS.reshape(lanes)
+    factors = _FACTORS.reshape(lanes)
     seed = int(seed)  # numpy's own integers do not hold 32 bits each
-    key = np.array([seed & 0xFFFFFFFF, seed >> 32], np.uint64).reshape(lanes)
+    first = np.array([seed & 0xFFFFFFFF, seed >> 32], np.uint64)
+    keys = ((first + _ROUNDS * _STEPS) & _LOW).reshape(10, *lanes)
     even, odd = counter[0::2], counter[1::2]  # the multiplied words, and the others
-    for _ in range(10):
+    for key in keys:
         products = (even * factors)[::-1]
         even, odd = (products >> _HALF) ^ odd ^ key, products & _LOW
-        key = (key + steps) & _LOW
     return np.stack([even[0], odd[0], even[1], odd[1]])
-
-
-def _bits(seed: int, purpose: int, results: range, hole: int, blocks: int) -> NDArray[np.uint64]:
-    """Words [4, result, block]."""
-    counter = np.empty((4, len(results), blocks), np.uint64)
-    counter[0] = np.arange(blocks, dtype=np.uint64)
-    counter[1] = purpose
-    counter[2] = np.arange(results.start, results.stop, dtype=np.uint64)[:, None]
-    counter[3] = hole
-    return philox(counter, seed)
 
 
 _GROUP = 8  # results whose numbers are made together: neighbours are asked for next
 
 
-def uniform(seed: int, result: int, hole: int = 0) -> float:
-    """The number in [0, 1), 53 bits fine, that chooses a primitive."""
-    return _uniforms(seed, result // _GROUP, hole)[result % _GROUP]
-
-
 @lru_cache(maxsize=64)
-def _uniforms(seed: int, group: int, hole: int) -> list[float]:
-    first, second = _bits(seed, CHOICE, range(group * _GROUP, (group + 1) * _GROUP), hole, 1)[:2, :, 0].tolist()
-    return [((a >> 5) * 67108864 + (b >> 6)) / 9007199254740992 for a, b in zip(first, second, strict=True)]
+def _numbers(seed: int, purpose: int, group: int, hole: int, count: int) -> tuple[list[float], F32]:
+    """Of each result of a group: the number that chooses a primitive, and `count` normals for a purpose. One pass makes both,
+    since a pass costs the same for few numbers as for many."""
+    blocks = (count + 3) // 4
+    counter = np.empty((4, _GROUP, blocks + 1), np.uint64)
+    counter[0, :, :blocks] = np.arange(blocks, dtype=np.uint64)
+    counter[1, :, :blocks] = purpose
+    counter[0, :, blocks], counter[1, :, blocks] = 0, CHOICE
+    counter[2] = np.arange(group * _GROUP, (group + 1) * _GROUP, dtype=np.uint64)[:, None]
+    counter[3] = hole
+    words = philox(counter, seed)
+    first, second = words[:2, :, blocks].tolist()
+    choices = [((a >> 5) * 67108864 + (b >> 6)) / 9007199254740992 for a, b in zip(first, second, strict=True)]
+    return choices, _box_muller(words[:, :, :blocks])[:, :count]
+
+
+def _box_muller(words: NDArray[np.uint64]) -> F32:
+    """Words [4, result, block] -> normals [result, 4 * block], read-only: each block gives two pairs."""
+    radius = np.sqrt(-2.0 * np.log((words[0::2] + 1.0) * 2.0**-32))
+    angle = words[1::2] * (2.0 * np.pi * 2.0**-32)
+    made = np.empty((*words.shape[1:], 2, 2), np.float32)
+    made[..., 0], made[..., 1] = (np.moveaxis(radius * side(angle), 0, -1) for side in (np.cos, np.sin))
+    made.setflags(write=False)
+    return made.reshape(len(made), -1)
+
+
+def uniform(seed: int, result: int, hole: int = 0, count: int = 0) -> float:
+    """The number in [0, 1), 53 bits fine, that chooses a primitive. `count` normals of this result will be asked for next."""
+    return _numbers(seed, NOISE, result // _GROUP, hole, count)[0][result % _GROUP]
 
 
 def normals(seed: int, result: int, count: int, hole: int = 0, purpose: int = NOISE) -> F32:
-    """`count` standard normals, read-only: each block gives two Box-Muller pairs."""
-    row: F32 = _normals(seed, result // _GROUP, count, hole, purpose)[result % _GROUP]
+    """`count` standard normals, read-only."""
+    row: F32 = _numbers(seed, purpose, result // _GROUP, hole, count)[1][result % _GROUP]
     return row
-
-
-@lru_cache(maxsize=64)
-def _normals(seed: int, group: int, count: int, hole: int, purpose: int) -> F32:
-    words = _bits(seed, purpose, range(group * _GROUP, (group + 1) * _GROUP), hole, (count + 3) // 4).astype(np.float64)
-    radius = np.sqrt(-2.0 * np.log((words[0::2] + 1.0) * 2.0**-32))
-    angle = words[1::2] * (2.0 * np.pi * 2.0**-32)
-    quads = np.stack(
-        [
-            radius[0] * np.cos(angle[0]),
-            radius[0] * np.sin(angle[0]),
-            radius[1] * np.cos(angle[1]),
-            radius[1] * np.sin(angle[1]),
-        ],
-        -1,
-    )
-    made = quads.reshape(_GROUP, -1)[:, :count].astype(np.float32)
-    made.setflags(write=False)
-    return made
 
 
 @dataclass(frozen=True)
@@ -205,7 +198,8 @@ def draws(
         if primitive is not None:
             columns.append([primitive] * n)
             continue
-        chosen = mixture.pick([uniform(seed, index, hole) for index in indices], temperature)
+        dimensions = mixture.means.shape[1]
+        chosen = mixture.pick([uniform(seed, index, hole, dimensions) for index in indices], temperature)
         if strategy == "diverse":
             ideas = mixture.ideas()[start:]
             chosen = ideas[:n] + chosen[len(ideas) :]
