@@ -59,7 +59,8 @@ class LossWeights:
     warm_share: float = 0.0  # share of L_BM on all primitives at the start ...
     warm_images: int = 1  # ... falling to zero by this many images
     means: float = 0.0  # share of the sampled batch that decodes the best primitive's mean
-    categorical: float = 0.0  # share that samples a primitive by weight, as at test time; the rest samples the best one
+    categorical: float = 0.0  # share that samples a primitive by weight, as at test time
+    even: float = 0.0  # share that samples every primitive equally often; the rest samples the best one
 
 
 @dataclass(frozen=True)

@@ -22,8 +22,8 @@ class Draws:
     code: Tensor  # [b, context] normal, for z_m
     posterior: Tensor  # [b, d] normal, for z_c
     prior: Tensor  # [b, d] normal, for the mixture's sample
-    kind: Tensor  # [b] uniform: winner's mean, categorical sample or winner's sample
-    primitive: Tensor  # [b] uniform: which primitive a categorical sample takes
+    kind: Tensor  # [b] uniform: winner's mean, sample of a drawn primitive or of the winner
+    primitive: Tensor  # [b] uniform: which primitive is drawn
 
     @classmethod
     def of(cls, seed: int, images: int, batch: int, context: int, latent: int) -> Draws:
@@ -48,6 +48,15 @@ def categorical(log_weights: Tensor, uniform: Tensor) -> Tensor:
     """i ~ Categorical(alpha) by inverting the cumulative weights."""
     edges = log_weights.detach().exp().cumsum(1)
     return (uniform[:, None] * edges[:, -1:] >= edges).sum(1).clamp_max(log_weights.shape[1] - 1)
+
+
+def chosen_primitive(log_weights: Tensor, best: Tensor, draws: Draws, w: LossWeights) -> Tensor:
+    """Which primitive each row decodes, by the shares in `w`: the best one, one drawn by weight, or any."""
+    any_of_them = (draws.primitive * log_weights.shape[1]).long()
+    choices = torch.stack([best, categorical(log_weights, draws.primitive), any_of_them, best])
+    shares = torch.tensor([w.means, w.categorical, w.even], device=best.device)
+    rows = torch.arange(len(best), device=best.device)
+    return choices[torch.bucketize(draws.kind, shares.cumsum(0), right=True), rows]
 
 
 @dataclass(frozen=True)
@@ -86,8 +95,7 @@ class GeneratorStep(nn.Module):
         share = w.warm_share * max(0.0, 1 - images_seen / w.warm_images)
 
         is_mean = (draws.kind < w.means).float()
-        is_categorical = (draws.kind >= w.means) & (draws.kind < w.means + w.categorical)
-        primitive = torch.where(is_categorical, categorical(mixture.log_weights, draws.primitive), best)
+        primitive = chosen_primitive(mixture.log_weights, best, draws, w)
         z_sampled = pick(mixture, primitive, draws.prior * (1 - is_mean)[:, None])
         z_rebuilt = target.mean + target.log_scale.exp() * draws.posterior
         with self._half(image):

@@ -9,7 +9,7 @@ from training.backbone import Backbone
 from training.config import LossWeights
 from training.discriminator import BackboneJudge, Judge, PyramidJudge
 from training.model import Gaussian, Mixture, Picme, PicmeConfig
-from training.step import DiscriminatorStep, Draws, GeneratorStep, categorical
+from training.step import DiscriminatorStep, Draws, GeneratorStep, categorical, chosen_primitive
 
 TINY = PicmeConfig(image_size=32, widths=(8, 12), encoder_blocks=(1, 1), decoder_blocks=(1, 1), context=12, latent=8, primitives=3)  # fmt: skip
 
@@ -133,6 +133,20 @@ def test_categorical_follows_the_weights() -> None:
     uniform = torch.linspace(0, 1, 10_001)[:-1]
     drawn = categorical(weights.log().expand(len(uniform), -1), uniform)
     torch.testing.assert_close(torch.bincount(drawn) / len(drawn), weights[0], rtol=0, atol=1e-3)
+
+
+def test_shares_decide_which_primitive_is_decoded() -> None:
+    """A tenth decodes the best one's mean, two tenths draw by weight, four tenths draw any, the rest samples the best one."""
+    n = 10_000
+    draws = Draws.of(0, 0, n, 1, 1)
+    log_weights = torch.tensor([0.0, 0.25, 0.75, 0.0]).log().expand(n, -1)
+    chosen = chosen_primitive(
+        log_weights, torch.zeros(n, dtype=torch.long), draws, LossWeights(means=0.1, categorical=0.2, even=0.4)
+    )
+    assert (chosen[draws.kind < 0.1] == 0).all()
+    shares = torch.bincount(chosen, minlength=4) / n
+    expected = torch.tensor([0.1 + 0.1 + 0.3, 0.05 + 0.1, 0.15 + 0.1, 0.1])
+    torch.testing.assert_close(shares, expected, rtol=0, atol=0.015)
 
 
 # Which parameters each loss is meant to train. The released code trains no parameter of the mixture at all.

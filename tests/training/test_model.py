@@ -97,7 +97,9 @@ def test_pets256_is_within_its_budget() -> None:
 
 def test_paper256_has_no_departure_switched_on() -> None:
     weights = load(ROOT / "training/configs/paper256.toml").losses
-    assert (weights.winner, weights.features, weights.warm_share, weights.means, weights.categorical) == (0, 0, 0, 0, 0)
+    assert (weights.winner, weights.features, weights.warm_share, weights.means, weights.categorical, weights.even) == (
+        0,
+    ) * 6
     assert (weights.hole, weights.adversarial, weights.reconstruction) == (1, 0.05, 1)
 
 
