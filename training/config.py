@@ -54,7 +54,8 @@ class LossWeights:
     posterior: float = 1.0  # share of L_BM's gradient that the posterior follows; the mixture follows all of it
     hole: float = 1.0  # how much more a pixel in the hole counts in the reconstruction
     winner: float = 0.0  # L1 in the hole of the decoded mean of the best primitive
-    features: float = 0.0  # distance of the features that the discriminator uses
+    features: float = 0.0  # distance of the features that the discriminator uses: reconstruction and decoded means
+    gist: float = 0.0  # the same for samples, of the coarsest features only
     slope: float = 1.0  # penalty on the discriminator's slope at real pictures
     warm_share: float = 0.0  # share of L_BM on all primitives at the start ...
     warm_images: int = 1  # ... falling to zero by this many images

@@ -135,3 +135,9 @@ def feature_loss(fake: Sequence[Tensor], real: Sequence[Tensor], chosen: Tensor 
         each = (mine - truth).abs().flatten(1).mean(1) / truth.abs().flatten(1).mean(1).clamp_min(1e-6)
         total = total + (each if chosen is None else chosen * each).mean()
     return total / len(fake)
+
+
+def coarsest(features: Sequence[Tensor]) -> list[Tensor]:
+    """The feature maps on the smallest grid: what is where, not what it looks like."""
+    grid = min(feature.shape[-1] for feature in features)
+    return [feature for feature in features if feature.shape[-1] == grid]

@@ -106,10 +106,13 @@ class Run:
             model, average, judge, {"model": self._adam("model", model), "judge": self._adam("judge", judge)}
         )
 
-    def _adam(self, name: str, net: nn.Module) -> torch.optim.Adam:
+    def _rate(self, name: str) -> float:
+        """The learning rate of now: phases of one size may differ in it."""
         rate = self.config.phase_at(self.progress.images)[1].learning_rate
-        rate *= self.config.judge_rate if name == "judge" else 1
-        return torch.optim.Adam(net.parameters(), rate, betas=self.config.betas, fused=True)
+        return rate * (self.config.judge_rate if name == "judge" else 1)
+
+    def _adam(self, name: str, net: nn.Module) -> torch.optim.Adam:
+        return torch.optim.Adam(net.parameters(), self._rate(name), betas=self.config.betas, fused=True)
 
     def _restore(self, state: Path) -> None:
         tensors, saved, self.progress = checkpoint.read_state(state)
@@ -130,13 +133,8 @@ class Run:
             raise CheckpointError(
                 f"{state}: {reason} | expected the state of this run | choose another --out"
             ) from error
-        for (
-            name,
-            optimizer,
-        ) in self.trainee.optimizers.items():  # the state file has moments, the configuration the rates
-            fresh = self._adam(name, nn.Linear(1, 1)).param_groups[0]
-            optimizer.param_groups[0].update({key: fresh[key] for key in ("lr", "betas")})
-            log.debug("restored %s", name)
+        for optimizer in self.trainee.optimizers.values():  # the state file has moments, the configuration the rest
+            optimizer.param_groups[0]["betas"] = self.config.betas
         self._drop_later_lines()
 
     def _start_from(self, path: Path) -> None:
@@ -207,15 +205,17 @@ class Run:
             batch.image, batch.mask, draws.to(self.device), trainee.judge, self.progress.images
         )
         self._update("model", result.total, batch)
-        trainee.judge.requires_grad_(True)
-        judged = self.discriminator_step(result.seen, batch.mask, self.progress.step)
-        self._update("judge", judged, batch)
+        judged = torch.zeros(())
+        if result.seen:
+            trainee.judge.requires_grad_(True)
+            judged = self.discriminator_step(result.seen, batch.mask, self.progress.step)
+            self._update("judge", judged, batch)
         with torch.no_grad():  # a young average must not be mostly the random start
             decay = min(self.config.ema, (1 + self.progress.step) / (10 + self.progress.step))
             torch._foreach_lerp_(list(trainee.average.parameters()), list(trainee.model.parameters()), 1 - decay)
         self.wins += torch.bincount(result.best.cpu(), minlength=len(self.wins))
         self.progress = replace(self.progress, images=self.progress.images + phase.batch, step=self.progress.step + 1)
-        parts = {"total": result.total.detach(), "discriminator": judged.detach(), **result.parts}
+        parts = {"total": result.total.detach(), "discriminator": judged.detach().to(self.device), **result.parts}
         values = torch.stack([value.float() for value in parts.values()])
         if self.world > 1:
             dist.all_reduce(values)
@@ -233,6 +233,7 @@ class Run:
                 f" | last good checkpoint: {last if last.exists() else 'none yet'} | lower the learning rate and --resume"
             )
         optimizer = self.trainee.optimizers[name]
+        optimizer.param_groups[0]["lr"] = self._rate(name)
         optimizer.zero_grad()
         loss.backward()
         if self.config.clip:

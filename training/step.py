@@ -62,7 +62,7 @@ def chosen_primitive(log_weights: Tensor, best: Tensor, draws: Draws, w: LossWei
 @dataclass(frozen=True)
 class GeneratorResult:
     """The loss to minimise, its named parts, the best primitives, and what the discriminator saw of the truth, the
-    reconstruction and the sample, one after the other in a batch. Only the loss has a gradient."""
+    reconstruction and the sample, one after the other in a batch (nothing where no loss asks for it). Only the loss has a gradient."""
 
     total: Tensor
     parts: dict[str, Tensor]
@@ -102,37 +102,48 @@ class GeneratorStep(nn.Module):
             rebuilt, sampled = model.decode(skips, z_rebuilt).float(), model.decode(skips, z_sampled).float()
         visible = model.visible_decoder(code.mean + code.log_scale.exp() * draws.code)
 
-        # The discriminator sees what a user sees: the fill inside the hole of the given photo.
-        fake_rebuilt, fake_sampled = image_m + rebuilt * mask, image_m + sampled * mask
-        with torch.no_grad():
-            seen_real = judge.look(image, mask)
-            score_real, features_real = judge(seen_real, mask)
-        twice = torch.cat([mask, mask])
-        seen = judge.look(torch.cat([fake_rebuilt, fake_sampled]), twice)
-        scores, features = judge(seen, twice)
-        score_rebuilt, score_sampled = scores.chunk(2)
-        features_rebuilt, features_sampled = zip(*(feature.chunk(2) for feature in features), strict=True)
-
         parts = {
             "reconstruction": losses.reconstruction_loss(rebuilt, sampled, image, mask, w.hole),
-            "adversarial": losses.adversarial_loss(score_rebuilt, score_sampled, score_real, judge.weights(mask)),
             "frequency": losses.frequency_loss(mixture.log_weights, best),
             "back_max": losses.back_max_loss(kl, best, share),
             "elbo": losses.elbo_loss(visible, image_m, 1 - mask, code),
         }
         if w.winner:
             parts["winner"] = losses.winner_loss(sampled, image, mask, is_mean)
-        if w.features:
-            parts["features"] = losses.feature_loss(features_rebuilt, features_real) + losses.feature_loss(
-                features_sampled, features_real, is_mean
-            )
+        seen: list[Tensor] = []
+        if w.adversarial or w.features or w.gist:
+            judged, seen = self._judged(judge, image, mask, rebuilt, sampled, is_mean)
+            parts |= judged
         total = torch.stack([getattr(w, name) * value for name, value in parts.items()]).sum()
         with torch.no_grad():
             parts["kl"] = kl.gather(1, best[:, None]).mean()
             parts["hole_l1"] = ((rebuilt - image).abs() * mask).sum() / (3 * mask.sum()).clamp_min(1)
         detached = {name: value.detach() for name, value in parts.items()}
-        both = [torch.cat([real, fakes.detach()]) for real, fakes in zip(seen_real, seen, strict=True)]
-        return GeneratorResult(total, detached, best, both)
+        return GeneratorResult(total, detached, best, seen)
+
+    def _judged(
+        self, judge: Judge, image: Tensor, mask: Tensor, rebuilt: Tensor, sampled: Tensor, is_mean: Tensor
+    ) -> tuple[dict[str, Tensor], list[Tensor]]:
+        """The losses that need the discriminator, and what it saw. It sees what a user sees: the fill inside the hole of the given photo."""
+        w = self.weights
+        with torch.no_grad():
+            seen_real = judge.look(image, mask)
+            score_real, features_real = judge(seen_real, mask)
+        fakes = torch.cat([image * (1 - mask) + made * mask for made in (rebuilt, sampled)])
+        twice = torch.cat([mask, mask])
+        seen = judge.look(fakes, twice)
+        scores, features = judge(seen, twice)
+        score_rebuilt, score_sampled = scores.chunk(2)
+        features_rebuilt, features_sampled = zip(*(feature.chunk(2) for feature in features), strict=True)
+        parts = {"adversarial": losses.adversarial_loss(score_rebuilt, score_sampled, score_real, judge.weights(mask))}
+        if w.features:
+            parts["features"] = losses.feature_loss(features_rebuilt, features_real) + losses.feature_loss(
+                features_sampled, features_real, is_mean
+            )
+        if w.gist:
+            fake, real = losses.coarsest(features_sampled), losses.coarsest(features_real)
+            parts["gist"] = losses.feature_loss(fake, real, 1 - is_mean)
+        return parts, [torch.cat([real, fake.detach()]) for real, fake in zip(seen_real, seen, strict=True)]
 
 
 class DiscriminatorStep(nn.Module):

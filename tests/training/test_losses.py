@@ -158,6 +158,7 @@ MEANT = {
     "adversarial": ["encoder", "decoder", "mixture_head.mu", "mixture_head.sigma"],
     "winner": ["decoder", "mixture_head.mu", "encoder"],
     "features": ["decoder", "encoder"],
+    "gist": ["decoder", "mixture_head.mu", "mixture_head.sigma", "encoder"],
 }
 
 
@@ -200,6 +201,15 @@ def test_discriminator_learns_from_its_loss(judge: Judge) -> None:
     assert all(
         p.grad is not None and torch.isfinite(p.grad).all() and p.grad.abs().sum() > 0 for p in judge.parameters()
     )
+
+
+def test_the_gist_is_what_the_coarsest_features_show() -> None:
+    """Two views with features on two grids each: only the smaller grid counts."""
+    real = [torch.ones(1, 2, grid, grid) for grid in (8, 4, 8, 4)]
+    fake = [2 * real[0], real[1], 2 * real[2], 1.5 * real[3]]
+    seen = losses.coarsest(fake)
+    assert [feature.shape[-1] for feature in seen] == [4, 4]
+    torch.testing.assert_close(losses.feature_loss(seen, losses.coarsest(real)), torch.tensor(0.25))
 
 
 def test_the_slope_penalty_is_the_squared_slope_and_comes_every_eighth_step() -> None:

@@ -124,6 +124,22 @@ def test_sizes_grow_by_phase(faces: Path, tmp_path: Path) -> None:
     assert load_weights(out / "last.safetensors")[0].config.image_size == 32
 
 
+def test_phases_of_one_size_may_differ_in_their_rate(faces: Path, tmp_path: Path) -> None:
+    """The second phase has a rate of almost nothing, and so nothing changes in it."""
+    config = tmp_path / "slow.toml"
+    base = json.dumps(str(ROOT / "training/configs/tiny32.toml"))
+    phases = [f"[[phases]]\nsize = 32\nimages = 16\nbatch = 8\nlearning_rate = {rate}\n" for rate in (1e-3, 1e-30)]
+    config.write_text(f"base = {base}\nema = 0.0\n{''.join(phases)}[losses]\nadversarial = 0.0\nfeatures = 0.0\n")
+    for steps in (1, 2, 4):
+        assert train(config, faces, tmp_path / str(steps), "--steps", str(steps), "--log-steps", "1").returncode == 0
+    one, two, four = (tmp_path / str(steps) / "last.safetensors" for steps in (1, 2, 4))
+    assert not same(one, two)
+    assert same(two, four)
+    assert {line["discriminator"] for line in lines(tmp_path / "4") if "discriminator" in line} == {0.0}, (
+        "no loss asks for it"
+    )
+
+
 def test_a_backbone_in_half_precision_resumes_bit_equally(faces: Path, tmp_path: Path) -> None:
     config = tmp_path / "judged.toml"
     base = ROOT / "training/configs/tiny32.toml"
