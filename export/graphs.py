@@ -43,9 +43,8 @@ class EncoderGraph(nn.Module):
         first, *others = model.encoder.stems.values()
         half = model.config.patch // 2
         each_pixel = torch.eye(4 * half**2).reshape(-1, 4, half, half)
-        averages = (
-            F.interpolate(each_pixel, scale_factor=2.0) / 4
-        )  # of 2x2 pixels: a patch -> the cell it is averaged to
+        # Of 2x2 pixels each: a patch -> the cell it is averaged to.
+        averages = F.interpolate(each_pixel, scale_factor=2.0) / 4
         none = torch.zeros(len(averages))
         self.stem = _convolution(*_on_bytes(first.weight.data, first.bias.data), first)
         self.cells = _convolution(*_on_bytes(averages, none), first)
