@@ -14,7 +14,8 @@ from picme_sdk.imaging import MOST_PIXELS, U8, Box, Patch, Photo
 from picme_sdk.masks import Mask, bounds
 
 MOST_HOLES = 8  # holes are grouped until there are no more than this many squares
-CELLS = 16  # holes are told apart on a grid of at most this many cells a side
+CELLS = 64  # holes are told apart on a grid of at most this many cells a side ...
+MOST_ISLANDS, COARSER = 64, 4  # ... and more than so many on one that is this much coarser
 SEAM = 4  # pixels of the model's square over which a fill is led to its neighbours outside
 BRIGHT = 64  # no model paints pure black up to the edge of what is so bright
 SHARE_BITS, HALF_SHARE = 6, np.int16(32)  # shares are 64ths, so that all of it fits in 16-bit integers
@@ -81,29 +82,57 @@ def find_holes(photo: Photo, mask: Mask, size: int, context: int | None) -> tupl
 
 
 def _components(mask: Mask, photo: tuple[int, int]) -> list[Box]:
-    """Boxes of the separate holes. They are told apart on a coarse grid, so thousands of islands cost no more than a few."""
+    """Boxes of the separate holes. They are told apart on a grid, and many on a coarser one, so thousands of islands cost no more than a few."""
     step = max(1, -(-max(photo) // CELLS))
     used = mask.values > 0
     left, top = mask.box[:2]
-    rows, columns = (np.arange(0, length, step) for length in used.shape)
-    cells = np.logical_or.reduceat(np.logical_or.reduceat(used, rows, axis=0), columns, axis=1)
+    cells = _coarser(used, step)
     if cells.all():
         return [mask.box]
+    islands = _islands(cells)
+    if len(islands) > MOST_ISLANDS:
+        step *= COARSER
+        islands = _islands(_coarser(cells, COARSER))
     found = []
-    todo = {(int(y), int(x)) for y, x in np.argwhere(cells)}
-    while todo:
-        group, edge = set(), [todo.pop()]
-        while edge:
-            y, x = edge.pop()
-            group.add((y, x))
-            near = {(y + dy, x + dx) for dy in (-1, 0, 1) for dx in (-1, 0, 1)} & todo
-            todo -= near
-            edge.extend(near)
-        y0, x0 = min(y for y, _ in group) * step, min(x for _, x in group) * step
-        y1, x1 = (max(y for y, _ in group) + 1) * step, (max(x for _, x in group) + 1) * step
+    for island in islands:
+        x0, y0, x1, y1 = (step * cell for cell in island)
         inner = bounds(used[y0:y1, x0:x1])
         found.append((left + x0 + inner[0], top + y0 + inner[1], left + x0 + inner[2], top + y0 + inner[3]))
     return found
+
+
+def _coarser(used: NDArray[np.bool_], step: int) -> NDArray[np.bool_]:
+    """Cells of step x step, each used if any of it is."""
+    rows, columns = (np.arange(0, length, step) for length in used.shape)
+    cells: NDArray[np.bool_] = np.logical_or.reduceat(np.logical_or.reduceat(used, rows, axis=0), columns, axis=1)
+    return cells
+
+
+def _islands(cells: NDArray[np.bool_]) -> list[Box]:
+    """Boxes, in cells, of what hangs together, diagonals included. Row by row, a run of cells joins all that it touches in the row above."""
+    changes = np.diff(np.pad(cells, ((0, 0), (1, 1))).view(np.int8), axis=1)
+    rows, starts = (places.tolist() for places in np.nonzero(changes == 1))
+    ends = np.nonzero(changes == -1)[1].tolist()
+    boxes: list[Box] = []
+    joined: list[int] = []  # run -> an earlier run of its island, or itself
+
+    def first(run: int) -> int:
+        while joined[run] != run:
+            run = joined[run]
+        return run
+
+    above = 0  # the first run that this one or a later one may touch
+    for run, (row, start, end) in enumerate(zip(rows, starts, ends, strict=True)):
+        boxes.append((start, row, end, row + 1))
+        joined.append(run)
+        while (rows[above], ends[above]) < (row - 1, start):
+            above += 1
+        other = above
+        while rows[other] < row and starts[other] <= end:
+            one, two = sorted((first(run), first(other)))
+            joined[two], boxes[one] = one, _union(boxes[one], boxes[two])
+            other += 1
+    return [box for run, box in enumerate(boxes) if joined[run] == run]
 
 
 def _union(a: Box, b: Box) -> Box:

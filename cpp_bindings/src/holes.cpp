@@ -12,11 +12,13 @@
 namespace picme {
 namespace {
 
-constexpr int FAINT = 8;              // compressed masks are a little noisy: up to this is kept, from 255 - this on is hole
-constexpr double FULLEST = 0.95;      // a hole larger than this share of the photo is an inverted mask
-constexpr std::size_t MOST_HOLES = 8; // holes are grouped until there are no more than this many squares
-constexpr int CELLS = 16;             // holes are told apart on a grid of at most this many cells a side
-constexpr double GROWTH = 1.25;       // a square that grows by no more than this may see two holes
+constexpr int FAINT = 8;                 // compressed masks are a little noisy: up to this is kept, from 255 - this on is hole
+constexpr double FULLEST = 0.95;         // a hole larger than this share of the photo is an inverted mask
+constexpr std::size_t MOST_HOLES = 8;    // holes are grouped until there are no more than this many squares
+constexpr int CELLS = 64;                // holes are told apart on a grid of at most this many cells a side ...
+constexpr std::size_t MOST_ISLANDS = 64; // ... and more than so many ...
+constexpr int COARSER = 4;               // ... on one that is this much coarser
+constexpr double GROWTH = 1.25;          // a square that grows by no more than this may see two holes
 
 int half_down(int value) { return value >= 0 ? value / 2 : (value - 1) / 2; }
 std::size_t places(int count) { return static_cast<std::size_t>(count); }
@@ -43,37 +45,64 @@ Box bounds(const Mask &mask, const Box &region) {
     return found;
 }
 
-// Boxes of the separate holes. They are told apart on a coarse grid, so thousands of islands cost no more than a few.
-std::vector<Box> components(const Mask &mask, int longest) {
-    const int step = std::max(1, (longest + CELLS - 1) / CELLS);
-    const Box &all = mask.box();
-    const int columns = (all.width() + step - 1) / step, rows = (all.height() + step - 1) / step;
-    std::vector<char> cells(places(columns) * places(rows));
-    const auto cell = [&](int x, int y) -> char & { return cells[places(y) * places(columns) + places(x)]; };
-    for (int y = 0; y < all.height(); ++y)
-        for (int x = 0; x < columns; ++x) {
-            const std::uint8_t *start = mask.row(all.top + y) + x * step, *end = start + std::min(step, all.width() - x * step);
-            if (!cell(x, y / step)) cell(x, y / step) = std::any_of(start, end, [](std::uint8_t v) { return v != 0; });
+struct Grid {
+    int columns, rows;
+    std::vector<char> used;
+    char &at(int x, int y) { return used[places(y) * places(columns) + places(x)]; }
+};
+
+// A grid of cells of step x step, each used if any of it is. `any(y, x0, x1)` tells whether a part of a line is.
+template <typename Any> Grid cells_of(int width, int height, int step, Any any) {
+    Grid grid{(width + step - 1) / step, (height + step - 1) / step, {}};
+    grid.used.resize(places(grid.columns) * places(grid.rows));
+    for (int y = 0; y < height; ++y)
+        for (int x = 0; x < grid.columns; ++x) {
+            char &cell = grid.at(x, y / step);
+            if (!cell) cell = any(y, x * step, std::min((x + 1) * step, width));
         }
+    return grid;
+}
+
+// Boxes, in cells, of what hangs together, diagonals included.
+std::vector<Box> islands(Grid grid) {
     std::vector<Box> found;
-    for (int y = 0; y < rows; ++y)
-        for (int x = 0; x < columns; ++x) {
-            if (!cell(x, y)) continue;
+    for (int y = 0; y < grid.rows; ++y)
+        for (int x = 0; x < grid.columns; ++x) {
+            if (!std::exchange(grid.at(x, y), char{0})) continue;
             Box group{x, y, x + 1, y + 1};
             std::vector<std::pair<int, int>> edge{{x, y}};
-            cell(x, y) = 0;
             while (!edge.empty()) {
                 const auto [cx, cy] = edge.back();
                 edge.pop_back();
                 group = united(group, {cx, cy, cx + 1, cy + 1});
-                for (int ny = std::max(cy - 1, 0); ny <= std::min(cy + 1, rows - 1); ++ny)
-                    for (int nx = std::max(cx - 1, 0); nx <= std::min(cx + 1, columns - 1); ++nx)
-                        if (std::exchange(cell(nx, ny), char{0})) edge.emplace_back(nx, ny);
+                for (int ny = std::max(cy - 1, 0); ny <= std::min(cy + 1, grid.rows - 1); ++ny)
+                    for (int nx = std::max(cx - 1, 0); nx <= std::min(cx + 1, grid.columns - 1); ++nx)
+                        if (std::exchange(grid.at(nx, ny), char{0})) edge.emplace_back(nx, ny);
             }
-            found.push_back(
-                bounds(mask, {all.left + group.left * step, all.top + group.top * step, std::min(all.left + group.right * step, all.right),
-                              std::min(all.top + group.bottom * step, all.bottom)}));
+            found.push_back(group);
         }
+    return found;
+}
+
+// Boxes of the separate holes. They are told apart on a grid, and many on a coarser one, so thousands of islands cost no more than a few.
+std::vector<Box> components(const Mask &mask, int longest) {
+    int step = std::max(1, (longest + CELLS - 1) / CELLS);
+    const Box &all = mask.box();
+    const auto is_used = [](auto value) { return value != 0; };
+    Grid grid = cells_of(all.width(), all.height(), step, [&](int y, int x0, int x1) {
+        const std::uint8_t *line = mask.row(all.top + y);
+        return std::any_of(line + x0, line + x1, is_used);
+    });
+    std::vector<Box> found = islands(grid);
+    if (found.size() > MOST_ISLANDS) {
+        step *= COARSER;
+        found = islands(cells_of(grid.columns, grid.rows, COARSER, [&](int y, int x0, int x1) {
+            return std::any_of(&grid.at(x0, y), &grid.at(x0, y) + (x1 - x0), is_used);
+        }));
+    }
+    for (Box &box : found)
+        box = bounds(mask, {all.left + box.left * step, all.top + box.top * step, std::min(all.left + box.right * step, all.right),
+                            std::min(all.top + box.bottom * step, all.bottom)});
     return found;
 }
 

@@ -83,6 +83,8 @@ SHAPES: dict[str, tuple[np.ndarray, np.ndarray]] = {
     "at the border": (photo(90, 70), mask_of(90, 70, (0, 0, 30, 70))),
     "two holes": (photo(160, 110), mask_of(160, 110, (5, 5, 15, 20), (120, 80, 150, 100))),
     "twelve holes": (photo(300, 200), mask_of(300, 200, *((20 + 70 * (i % 4), 20 + 60 * (i // 4), 30 + 70 * (i % 4), 26 + 60 * (i // 4)) for i in range(12)))),
+    "a chain": (photo(480, 480), mask_of(480, 480, *((59 + 60 * i, 59 + 60 * i, 91 + 60 * i, 91 + 60 * i) for i in range(7)))),
+    "dust": (photo(300, 280), mask_of(300, 280, *((20 * (i % 15), 20 * (i // 15), 20 * (i % 15) + 1 + i % 3, 20 * (i // 15) + 2) for i in range(210)))),
 }  # fmt: skip
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from picme_sdk.errors import BadMask
-from picme_sdk.holes import MOST_HOLES, find_holes
+from picme_sdk.holes import MOST_HOLES, _islands, find_holes
 from picme_sdk.imaging import load
 from picme_sdk.masks import load_mask
 from tests.conftest import ROOT
@@ -73,6 +73,37 @@ def test_far_holes_are_apart_near_ones_together() -> None:
     assert len(holes_of(1000, 1000, [(10, 10, 40, 40), (45, 10, 70, 40)])) == 1
     largest, _ = holes_of(1000, 1000, [(10, 10, 40, 40), (900, 900, 990, 990)])
     assert largest.box == (900, 900, 990, 990)
+
+
+def test_holes_in_a_chain_are_apart() -> None:
+    """Corner to corner with a gap of two holes between them: one square around all would show each at an eighth of its size."""
+    chain = [(375 * i, 375 * i, 375 * i + 125, 375 * i + 125) for i in range(8)]
+    holes = holes_of(3000, 3000, chain)
+    assert sorted(hole.box for hole in holes) == chain
+
+
+@pytest.mark.parametrize("share", [0.05, 0.3, 0.5, 0.7])
+def test_islands_are_those_of_a_flood(share: float) -> None:
+    random = np.random.default_rng(0)
+    for _ in range(30):
+        cells = random.random((random.integers(1, 30), random.integers(1, 30))) < share
+        assert sorted(_islands(cells)) == sorted(flooded(cells))
+
+
+def flooded(cells: np.ndarray) -> list[tuple[int, int, int, int]]:
+    """The same, cell by cell."""
+    todo, found = {(int(y), int(x)) for y, x in np.argwhere(cells)}, []
+    while todo:
+        island, edge = [], [todo.pop()]
+        while edge:
+            y, x = edge.pop()
+            island.append((y, x))
+            near = {(y + dy, x + dx) for dy in (-1, 0, 1) for dx in (-1, 0, 1)} & todo
+            todo -= near
+            edge.extend(near)
+        ys, xs = zip(*island, strict=True)
+        found.append((min(xs), min(ys), max(xs) + 1, max(ys) + 1))
+    return found
 
 
 def test_five_thousand_islands_take_bounded_time_and_squares() -> None:
