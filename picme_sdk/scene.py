@@ -199,15 +199,10 @@ class Scene:
             squares.append(decoded)
         elapsed = (time.perf_counter() - start) * 1000 / len(recipes)
         timings = Timings(self.encode_ms, elapsed)
-        return [self._completion(r, latents[i], [s[i] for s in squares], timings) for i, r in enumerate(recipes)]
-
-    def _completion(self, recipe: Recipe, latents: list[_Latent], squares: list[U8], timings: Timings) -> Completion:
-        main = latents[0]
-        log_prob = sum(
-            m.log_prob(latent.primitive, latent.noise) for m, latent in zip(self._mixtures, latents, strict=True)
-        )
-        weight = float(np.exp(self._mixtures[0].log_weights[main.primitive]))
-        return Completion(main.primitive, weight, log_prob, timings, self, recipe, tuple(squares))
+        return [
+            Completion(latents[i][0].primitive, timings, self, recipe, tuple(latents[i]), tuple(s[i] for s in squares))
+            for i, recipe in enumerate(recipes)
+        ]
 
 
 @dataclass(frozen=True, eq=False)
@@ -215,18 +210,26 @@ class Completion:
     """One result.
 
     primitive  number of the idea it came from (of the largest hole; of the nearer end for an interpolation)
-    weight     how likely that idea is, 0 to 1
-    log_prob   log of weight times density, for ranking results of one scene
     timings    milliseconds
     """
 
     primitive: int
-    weight: float
-    log_prob: float
     timings: Timings
     _scene: Scene = field(repr=False)
     _recipe: Recipe = field(repr=False)
+    _latents: tuple[_Latent, ...] = field(repr=False)
     _squares: tuple[U8, ...] = field(repr=False)
+
+    @property
+    def weight(self) -> float:
+        """How likely its idea is, 0 to 1."""
+        return float(np.exp(self._scene._mixtures[0].log_weights[self.primitive]))
+
+    @property
+    def log_prob(self) -> float:
+        """Log of weight times density, over all holes: for ranking results of one scene."""
+        holes = zip(self._scene._mixtures, self._latents, strict=True)
+        return sum(mixture.log_prob(latent.primitive, latent.noise) for mixture, latent in holes)
 
     @cached_property
     def token(self) -> str:
