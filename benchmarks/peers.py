@@ -114,11 +114,11 @@ def main() -> None:
     numbers["ratio_pic_torch"] = round(float(np.median(times["pic_torch_ms"] / times["picme_ms"])), 2)
     numbers["matrix_product_gflop_s"] = round(work / (float(np.median(times["product"])) / 1000), 1)
     report = measure(path, options.threads, 3 * options.rounds)
-    # A rate is that of a stream of results; "cold" is the first after other graphs have filled the caches.
+    # Rates and shares are those of a stream of results; "cold" is the first after other graphs have filled the caches.
     numbers["limit_share"] = report["decoder float32, side by side, again"]["limit_share"]
     numbers["limit_share_cold"] = report["decoder float32, side by side"]["limit_share"]
     numbers["overhead"] = report["summary"]["overhead"]
-    numbers["overhead_again"] = report["summary"]["overhead_again"]
+    numbers["overhead_cold"] = report["summary"]["overhead_cold"]
     if "int8" in Bundle(path).manifest.precisions():
         graphs = ("encoder {}", "decoder {}, side by side")
         whole = {p: sum(report[g.format(p)]["p50"] for g in graphs) for p in ("float32", "int8")}

@@ -85,10 +85,10 @@ def _components(mask: Mask, photo: tuple[int, int]) -> list[Box]:
     """Boxes of the separate holes. They are told apart on a grid, and many on a coarser one, so thousands of islands cost no more than a few."""
     step = max(1, -(-max(photo) // CELLS))
     used = mask.values > 0
+    if used.all():
+        return [mask.box]
     left, top = mask.box[:2]
     cells = _coarser(used, step)
-    if cells.all():
-        return [mask.box]
     islands = _islands(cells)
     if len(islands) > MOST_ISLANDS:
         step *= COARSER

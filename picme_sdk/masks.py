@@ -140,5 +140,9 @@ def _from_array(mask: NDArray[Any]) -> U8:
 
 def bounds(used: NDArray[np.bool_]) -> Box:
     """The smallest box around what is used; all zeros where nothing is."""
-    ys, xs = np.flatnonzero(used.any(1)), np.flatnonzero(used.any(0))
-    return (int(xs[0]), int(ys[0]), int(xs[-1]) + 1, int(ys[-1]) + 1) if len(xs) else (0, 0, 0, 0)
+    ys = np.flatnonzero(used.any(1))
+    if not len(ys):
+        return 0, 0, 0, 0
+    top, bottom = int(ys[0]), int(ys[-1]) + 1
+    xs = np.flatnonzero(used[top:bottom].any(0))
+    return int(xs[0]), top, int(xs[-1]) + 1, bottom

@@ -11,6 +11,7 @@ Normals are Box-Muller in float64, rounded to float32: two libraries differ by o
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
@@ -28,25 +29,31 @@ STRATEGIES = ("categorical", "diverse", "likely")
 WIDEST = 50.0  # log-scale beyond which a sample would not fit float32
 NEAR = 0.01  # primitives closer than this are one idea, see `distance`
 
-_LOW = np.uint64(0xFFFFFFFF)
-_HALF = np.uint64(32)
 _FACTORS = np.array([0xD2511F53, 0xCD9E8D57], np.uint64)
-_STEPS = np.array([0x9E3779B9, 0xBB67AE85], np.uint64)
-_ROUNDS = np.arange(10, dtype=np.uint64)[:, None]
+_STEPS = np.array([0x9E3779B9, 0xBB67AE85], np.uint32) * np.arange(10, dtype=np.uint32)[:, None]  # wraps, as it shall
+_LITTLE_END = 1 if sys.byteorder == "little" else -1
 
 
-def philox(counter: NDArray[np.uint64], seed: int) -> NDArray[np.uint64]:
-    """Philox 4x32-10 (Salmon et al., 2011). `counter` [4, ...] holds 32-bit words in uint64; so does the result."""
+def philox(counter: NDArray[np.uint64], seed: int) -> NDArray[np.uint32]:
+    """Philox 4x32-10 (Salmon et al., 2011). `counter` [4, ...] holds 32-bit words in uint64; so many words come back."""
     lanes = (2, *(1 for _ in counter.shape[1:]))
-    factors = _FACTORS.reshape(lanes)
     seed = int(seed)  # numpy's own integers do not hold 32 bits each
-    first = np.array([seed & 0xFFFFFFFF, seed >> 32], np.uint64)
-    keys = ((first + _ROUNDS * _STEPS) & _LOW).reshape(10, *lanes)
-    even, odd = counter[0::2], counter[1::2]  # the multiplied words, and the others
-    for key in keys:
-        products = (even * factors)[::-1]
-        even, odd = (products >> _HALF) ^ odd ^ key, products & _LOW
-    return np.stack([even[0], odd[0], even[1], odd[1]])
+    keys = (np.array([seed & 0xFFFFFFFF, seed >> 32], np.uint32) + _STEPS).reshape(10, *lanes)
+    factors = _FACTORS.reshape(lanes)
+    # The words that are multiplied, the others, and room for products: two arrays take turns, since the low half of a product is used a round later.
+    state = np.empty((3, 2, *counter.shape[1:]), np.uint64)
+    state[0], state[1] = counter[0::2], counter[1::2]
+    halves = state.view(np.uint32).reshape(*state.shape, 2)[..., ::_LITTLE_END]
+    crossed = halves[:, ::-1]  # a lane's product goes to the other lane
+    word, other = halves[0, ..., 0], halves[1, ..., 0]
+    turns = [(state[i], crossed[i, ..., 0], crossed[i, ..., 1]) for i in (2, 1)]
+    for turn, key in enumerate(keys):
+        products, low, high = turns[turn % 2]
+        np.multiply(state[0], factors, out=products)
+        np.bitwise_xor(high, other, out=word)
+        np.bitwise_xor(word, key, out=word)
+        other = low
+    return np.stack([word, other], 1).reshape(counter.shape)
 
 
 _GROUP = 8  # results whose numbers are made together: neighbours are asked for next
@@ -69,12 +76,13 @@ def _numbers(seed: int, purpose: int, group: int, hole: int, count: int) -> tupl
     return choices, _box_muller(words[:, :, :blocks])[:, :count]
 
 
-def _box_muller(words: NDArray[np.uint64]) -> F32:
+def _box_muller(words: NDArray[np.uint32]) -> F32:
     """Words [4, result, block] -> normals [result, 4 * block], read-only: each block gives two pairs."""
     radius = np.sqrt(-2.0 * np.log((words[0::2] + 1.0) * 2.0**-32))
     angle = words[1::2] * (2.0 * np.pi * 2.0**-32)
     made = np.empty((*words.shape[1:], 2, 2), np.float32)
-    made[..., 0], made[..., 1] = (np.moveaxis(radius * side(angle), 0, -1) for side in (np.cos, np.sin))
+    made[..., 0] = (radius * np.cos(angle)).transpose(1, 2, 0)
+    made[..., 1] = (radius * np.sin(angle)).transpose(1, 2, 0)
     made.setflags(write=False)
     return made.reshape(len(made), -1)
 
