@@ -57,6 +57,7 @@ class LossWeights:
     features: float = 0.0  # distance of the features that the discriminator uses: reconstruction and decoded means
     gist: float = 0.0  # the same for samples, of the coarsest features only
     slope: float = 1.0  # penalty on the discriminator's slope at real pictures
+    balance: float = 0.0  # nats by which a primitive that is e times likelier must be nearer to be the best one
     warm_share: float = 0.0  # share of L_BM on all primitives at the start ...
     warm_images: int = 1  # ... falling to zero by this many images
     means: float = 0.0  # share of the sampled batch that decodes the best primitive's mean

@@ -43,11 +43,18 @@ def with_slower_gradient(target: Gaussian, share: float) -> Gaussian:
     return Gaussian(*(share * x + (1 - share) * x.detach() for x in target))
 
 
-def best_primitive(kl: Tensor) -> Tensor:
+RAREST = -7.0  # log-weight below which `best_primitive` favours a primitive no further
+
+
+def best_primitive(kl: Tensor, log_weights: Tensor | None = None, balance: float = 0.0) -> Tensor:
     """j = argmin_i KL (equation 4): [b], without gradient.
 
-    The released code compares exp(log sigma_i) with a sample of z_c instead; the paper's text asks for the KL.
+    The released code compares exp(log sigma_i) with a sample of z_c instead; the paper's text asks for the KL. `balance` is not in
+    the paper: a primitive that is e times likelier than another must be nearer by that many nats. Without it, what wins
+    gets better by it and wins more often, until most results are of one primitive.
     """
+    if log_weights is not None and balance:
+        kl = kl + balance * log_weights.clamp_min(RAREST)
     return kl.detach().argmin(1)
 
 

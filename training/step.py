@@ -91,7 +91,7 @@ class GeneratorStep(nn.Module):
         mixture = model.mixture(code.mean)
 
         kl = losses.primitive_kl(mixture, losses.with_slower_gradient(target, w.posterior))
-        best = losses.best_primitive(kl)
+        best = losses.best_primitive(kl, mixture.log_weights, w.balance)
         share = w.warm_share * max(0.0, 1 - images_seen / w.warm_images)
 
         is_mean = (draws.kind < w.means).float()

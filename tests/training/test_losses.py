@@ -45,6 +45,15 @@ def test_back_max_loss_pulls_only_the_winner_unless_warm() -> None:
         assert (means.grad.abs().sum((0, 2)) > 0).sum() == pulled
 
 
+def test_balance_handicaps_likely_primitives() -> None:
+    kl = torch.tensor([[10.0, 13.0, 30.0]])
+    log_weights = torch.tensor([[0.7, 0.2, 0.1]]).log()
+    wins = [int(losses.best_primitive(kl, log_weights, balance)) for balance in (0.0, 2.0, 3.0)]
+    assert wins == [0, 0, 1], "log(0.7 / 0.2) is 1.25: 2 times that is less than 3 nats, 3 times is more"
+    never = torch.tensor([[0.0, -torch.inf, -torch.inf]])
+    assert int(losses.best_primitive(kl, never, 1.0)) == 1, "a dead one gets the next chance, the nearest first"
+
+
 def test_frequency_loss_converges_to_how_often_each_primitive_wins() -> None:
     g = torch.Generator().manual_seed(0)
     truth = torch.tensor([0.6, 0.3, 0.1, 0.0])

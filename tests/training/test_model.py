@@ -97,7 +97,7 @@ def test_pets256_is_within_its_budget() -> None:
 
 def test_paper256_has_no_departure_switched_on() -> None:
     weights = load(ROOT / "training/configs/paper256.toml").losses
-    departures = "winner", "features", "gist", "warm_share", "means", "categorical", "even"
+    departures = "winner", "features", "gist", "balance", "warm_share", "means", "categorical", "even"
     assert [getattr(weights, name) for name in departures] == [0] * len(departures)
     assert (weights.hole, weights.adversarial, weights.reconstruction) == (1, 0.05, 1)
 
