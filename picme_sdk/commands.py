@@ -18,7 +18,7 @@ from typing import Any
 from picme_sdk.errors import BadArgument, FileExists
 from picme_sdk.files import replacing
 
-HOLE = (200, 150, 310, 260)  # of the demo's photo: the nose and what surrounds it
+HOLE = (120, 70, 200, 150)  # of the demo's photo: one eye, but for its inner corner
 
 
 def open_completer(options: argparse.Namespace) -> Any:
