@@ -3,7 +3,8 @@
     encoder   image    uint8    [1, s, s, 3]    RGB
               mask     uint8    [1, s, s, 1]    128 or more = hole; what the image holds there is never looked at
            -> context  float32  [1, c]          z_m
-              skip_i   float    [1, w, g, g]    already projected for the decoder; i = 0 is the coarsest grid
+              skip_i   float    [1, w, g, g]    already projected for the decoder; i = 0 is the coarsest grid. With a pixel path one more:
+                                                [1, p, g * g, 3 * p], what it paints, by row of pixels in a patch
     mixture   context  float32  [1, c]
            -> log_weights [1, k], means [1, k, d], log_scales [1, k, d], all float32
     decoder   z        float32  [n, d]          n = 1 .. max_batch latents against one photo
@@ -25,7 +26,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from picme_sdk import manifest
-from training.model import Picme
+from training.model import SLOPE, Picme, PixelPath, pull_push
 
 
 class EncoderGraph(nn.Module):
@@ -50,6 +51,7 @@ class EncoderGraph(nn.Module):
         self.cells = _convolution(*_on_bytes(averages, none), first)
         self.halve = _convolution(_on_cells(averages), none, first)
         self.stems = nn.ModuleList(_convolution(_on_cells(stem.weight.data), stem.bias.data, first) for stem in others)
+        self.pixels = None if model.pixel_path is None else PixelGraph(model.pixel_path)
 
     def forward(self, image: Tensor, mask: Tensor) -> tuple[Tensor, ...]:
         # Clamping makes 0..127 exactly 0 and 128..255 exactly 1 without a comparison.
@@ -61,8 +63,44 @@ class EncoderGraph(nn.Module):
         for stem in self.stems:
             cells = self.cells(picture) if cells is None else self.halve(cells)
             entries.append(stem(cells))
-        code, skips = self.model.read(self.model.encoder.climb(entries))
-        return code.mean.float(), *skips
+        features = self.model.encoder.climb(entries)
+        code, skips = self.model.read(features)
+        painted = () if self.pixels is None else (self.pixels(picture, features),)
+        return code.mean.float(), *skips, *painted
+
+
+class PixelGraph(nn.Module):
+    """`PixelPath` on bytes: the hole is filled in the picture itself, and one convolution that steps by a patch reads three patches a side, so that
+    nothing is shuffled. What is painted comes in the order and scale that the decoder adds it in."""
+
+    def __init__(self, path: PixelPath) -> None:
+        super().__init__()
+        self.path, self.patch = path, path.patch
+        wide, dtype = path.look.weight.shape[0], path.look.weight.dtype
+        patches = path.look.weight.data.float().reshape(wide, 4, self.patch, self.patch, 3, 3)
+        weight = patches.permute(0, 1, 4, 2, 5, 3).reshape(wide, 4, 3 * self.patch, 3 * self.patch)
+        # The guess fills the hole, so a colour is b / 127.5 - 1 everywhere but beyond the border, where it is 0: a fifth channel tells.
+        inside = -weight[:, :3].sum(1, keepdim=True)
+        weight = torch.cat([weight[:, :3] / 127.5, weight[:, 3:] / 255, inside], 1)
+        self.look = nn.Conv2d(5, wide, 3 * self.patch, self.patch, self.patch, dtype=dtype)
+        self.look.weight.data.copy_(weight)
+        self.look.bias.data.copy_(path.look.bias.data)
+        order = _patch_order(self.patch, nested=False)
+        self.paint = copy.deepcopy(path.paint)
+        self.paint.weight.data.copy_(127.5 * path.paint.weight.data[order].float())
+        self.paint.bias.data.copy_(127.5 * path.paint.bias.data[order].float())
+
+    def forward(self, picture: Tensor, features: list[Tensor]) -> Tensor:
+        averages = F.avg_pool2d(picture, self.patch)
+        guess = pull_push(averages[:, :3], 1 - averages[:, 3:] / 255)
+        hole = picture[:, 3:] / 255
+        filled = picture[:, :3] + hole * F.interpolate(guess, scale_factor=float(self.patch))
+        x = self.look(torch.cat([filled, picture[:, 3:], torch.ones_like(hole)], 1))
+        x = self.path.block(F.leaky_relu(x + self.path.hint(features), SLOPE))
+        painted = self.paint(x)
+        _, channels, grid, _ = painted.shape
+        rows = painted.reshape(1, self.patch, channels // self.patch, grid * grid)
+        return rows.permute(0, 1, 3, 2).contiguous()
 
 
 def _convolution(weight: Tensor, bias: Tensor, like: nn.Conv2d) -> nn.Conv2d:
@@ -142,6 +180,8 @@ class DecoderGraph(nn.Module):
 
     def forward(self, z: Tensor, skips: list[Tensor]) -> Tensor:
         painted: Tensor | None = None
+        stages = len(self.decoder.grids)
+        skips, pixels = skips[:stages], skips[stages:]
         steering = self.steering(z.to(self.dtype)).split(self.sizes, 1)
         for grid, x in zip(self.decoder.grids, self.decoder.features(skips, steering), strict=True):
             known = x.permute(0, 2, 3, 1)
@@ -149,9 +189,10 @@ class DecoderGraph(nn.Module):
                 known = torch.cat([known, _unfold(painted)], -1)
             if grid != self.decoder.grids[-1]:
                 painted = self._product(known, grid, 0).reshape(-1, grid, grid, 3 * self.patch**2)
-        rows = [
-            self._product(known, grid, row).reshape(-1, grid, 1, 3 * grid * self.patch) for row in range(self.patch)
-        ]
+        rows = [self._product(known, grid, row) for row in range(self.patch)]
+        if pixels:
+            rows = [row.reshape(-1, grid * grid, 3 * self.patch) + pixels[0][:, i] for i, row in enumerate(rows)]
+        rows = [row.reshape(-1, grid, 1, 3 * grid * self.patch) for row in rows]
         side = grid * self.patch
         return torch.cat(rows, 2).clamp(0, 255).reshape(-1, side, side, 3).to(torch.uint8)
 
@@ -203,7 +244,10 @@ def graph_specs(model: Picme) -> tuple[GraphSpec, ...]:
     mask = manifest.Tensor("mask", "uint8", (1, size, size, 1))
     context = manifest.Tensor("context", "float32", (1, config.context))
     grids = zip(config.grids[::-1], config.widths[::-1], strict=True)
-    skips = tuple(manifest.Tensor(f"skip_{i}", precise, (1, w, g, g)) for i, (g, w) in enumerate(grids))
+    shapes = [(1, width, grid, grid) for grid, width in grids]
+    if config.pixel_width:
+        shapes.append((1, config.patch, config.grids[0] ** 2, 3 * config.patch))
+    skips = tuple(manifest.Tensor(f"skip_{i}", precise, shape) for i, shape in enumerate(shapes))
     z = manifest.Tensor("z", "float32", ("n", d))
     mixture = (
         manifest.Tensor("log_weights", "float32", (1, k)),

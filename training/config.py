@@ -37,7 +37,14 @@ class MaskMix:
 
     center: float = 1.0  # the middle square, half the side
     rectangles: float = 0.0  # 1 to 5 random ones
-    strokes: float = 0.0  # free-form lines, circles and ellipses
+    strokes: float = 0.0  # short lines, circles and ellipses all over
+    pic_random: float = 0.0  # PIC's random masks: about half of the picture
+    blob: float = 0.0  # an object-like blob or polygon, 3 to 35 % of the picture
+    several: float = 0.0  # two to five smaller ones
+    border: float = 0.0  # holes that leave the picture
+    scribble: float = 0.0  # thick freehand strokes
+    wires: float = 0.0  # thin wires and scratches
+    text: float = 0.0  # letters
     folder: float = 0.0  # pictures from --masks DIR, light = hole
 
 
@@ -54,6 +61,9 @@ class LossWeights:
     posterior: float = 1.0  # share of L_BM's gradient that the posterior follows; the mixture follows all of it
     hole: float = 1.0  # how much more a pixel in the hole counts in the reconstruction
     winner: float = 0.0  # L1 in the hole of the decoded mean of the best primitive
+    choice: float = 0.0  # L1 in the hole of the best of all primitives' sketches
+    visibility: float = 0.0  # distances between means agree with those between their sketches
+    visible_unit: float = 0.3  # latent distance (root mean square) of means whose sketches differ by 1
     features: float = 0.0  # distance of the features that the discriminator uses: reconstruction and decoded means
     gist: float = 0.0  # the same for samples, of the coarsest features only
     slope: float = 1.0  # penalty on the discriminator's slope at real pictures
@@ -83,6 +93,7 @@ class TrainConfig:
         False  # run the generator's convolutions in half precision; about twice as fast where the CPU has AMX
     )
     nearest: float = 1.0  # side of the smallest crop, as a share of the picture's; 1 = always the whole picture
+    recolour: bool = False  # vary exposure, contrast, white balance and JPEG quality of training pictures
     seed: int = 0
 
     def phase_at(self, images: int) -> tuple[int, Phase]:

@@ -6,6 +6,7 @@ of processes, or how often the run was interrupted.
 
 from __future__ import annotations
 
+import io
 import logging
 import threading
 from collections.abc import Callable, Sequence
@@ -88,38 +89,68 @@ def find_preset(name: str, root: Path, split: str = "train") -> list[Path]:
     )
 
 
+def find_all(sources: Sequence[str]) -> list[Path]:
+    """Pictures of several folders or lists; `WHERE*3` counts each of its pictures three times, so a small set is seen more often."""
+    files: list[Path] = []
+    for source in sources:
+        where, star, times = source.rpartition("*")
+        if star and times.isdecimal() and int(times) > 0:
+            files += find_images(Path(where)) * int(times)
+        else:
+            files += find_images(Path(source))
+    return files
+
+
 def square(picture: Image.Image, size: int) -> np.ndarray:
     """Upright, RGB, the largest centred square, `size` pixels a side: uint8 [s, s, 3]."""
     picture = ImageOps.exif_transpose(picture)
+    if picture.mode.startswith("I;16"):  # Pillow would clip 16 bits to 8 instead of scaling them
+        picture = Image.fromarray((np.asarray(picture, np.uint16) >> 8).astype(np.uint8))
     if picture.mode != "RGB":
         picture = picture.convert("RGB")
     return np.asarray(ImageOps.fit(picture, (size, size), Image.Resampling.LANCZOS))
 
 
-def closer(picture: np.ndarray, nearest: float, random: np.random.Generator) -> np.ndarray:
-    """Half of the time the whole picture, else a random square of it, enlarged to the same size: its side is between `nearest`
+def closer(picture: np.ndarray, size: int, nearest: float, random: np.random.Generator) -> np.ndarray:
+    """Half of the time the whole picture, else a random square of it, brought to `size`: its side is between `nearest`
     and 1 as a share of the picture's."""
-    size = len(picture)
-    share = float(random.uniform(nearest, 2 - nearest))
-    if share >= 1:
+    share = min(float(random.uniform(nearest, 2 - nearest)), 1.0)
+    if share == 1 and len(picture) == size:
         return picture
-    side = size * share
-    left, top = (float(start) for start in random.uniform(0, size - side, 2))
+    side = len(picture) * share
+    left, top = (float(start) for start in random.uniform(0, len(picture) - side, 2))
     box = left, top, left + side, top + side
     return np.asarray(Image.fromarray(picture).resize((size, size), Image.Resampling.BICUBIC, box=box))
 
 
+def recoloured(picture: np.ndarray, random: np.random.Generator) -> np.ndarray:
+    """The same picture as another camera might have saved it: slightly other exposure, contrast and white balance, and in one of five
+    cases a JPEG of quality 40 to 95. Users' photos differ from data sets in just that."""
+    levels = np.arange(256, dtype=np.float32)[:, None] / 255
+    levels = levels ** float(np.exp(random.normal(0, 0.12))) * np.exp(random.normal(0, 0.03, 3)).astype(np.float32)
+    contrast = float(np.exp(random.normal(0, 0.08)))
+    table = np.clip((levels - 0.5) * contrast + 0.5, 0, 1) * 255
+    table = table.round().astype(np.uint8)
+    picture = np.stack([table[:, i][picture[..., i]] for i in range(3)], -1)
+    if random.uniform() < 0.2:
+        buffer = io.BytesIO()
+        Image.fromarray(picture).save(buffer, "JPEG", quality=int(random.integers(40, 96)))
+        picture = np.asarray(Image.open(buffer))
+    return picture
+
+
 class Pictures:
-    """Decoded squares by index. A file that can't be read or is tiny is skipped: counted, named in the log, and its
+    """Decoded squares by index: `size` pixels a side, or with `larger` up to an eighth more where the file has them, for
+    crops that need no enlarging. A file that can't be read or is tiny is skipped: counted, named in the log, and its
     place taken by the next good one. Safe to use from several threads."""
 
-    def __init__(self, files: Sequence[Path], size: int) -> None:
+    def __init__(self, files: Sequence[Path], size: int, larger: bool = False) -> None:
         self.files = list(files)
-        self.size = size
+        self.size, self.larger = size, larger
         self.smallest = max(16, size // 4)
         self.bad: set[int] = set()
-        fits = len(self.files) * size * size * 3 <= CACHE_BYTES
-        self._cache: dict[int, np.ndarray] | None = {} if fits else None
+        fits = len(set(self.files)) * (size * 9 // 8) ** 2 * 3 <= CACHE_BYTES
+        self._cache: dict[Path, np.ndarray] | None = {} if fits else None
         self._lock = threading.Lock()
 
     def __len__(self) -> int:
@@ -132,8 +163,9 @@ class Pictures:
                     raise DataError(
                         f"{picture.size[0]}x{picture.size[1]} pixels, expected at least {self.smallest} a side"
                     )
-                picture.draft("RGB", (self.size, self.size))
-                return square(picture, self.size)
+                wanted = min(self.size * 9 // 8, max(self.size, *picture.size)) if self.larger else self.size
+                picture.draft("RGB", (wanted, wanted))
+                return square(picture, max(self.size, min(wanted, *picture.size)) if self.larger else self.size)
         except Exception as error:  # Pillow's decoders raise many kinds on damaged data
             with self._lock:
                 self.bad.add(index)
@@ -143,15 +175,16 @@ class Pictures:
     def __getitem__(self, index: int) -> tuple[np.ndarray, Path]:
         for candidate in range(index, index + len(self.files)):
             candidate %= len(self.files)
-            if self._cache is not None and candidate in self._cache:
-                return self._cache[candidate], self.files[candidate]
+            file = self.files[candidate]
+            if self._cache is not None and file in self._cache:
+                return self._cache[file], file
             if candidate in self.bad:
                 continue
             picture = self._read(candidate)
             if picture is not None:
                 if self._cache is not None:
-                    self._cache[candidate] = picture
-                return picture, self.files[candidate]
+                    self._cache[file] = picture
+                return picture, file
         raise DataError(f"{len(self.files)} files | expected at least one readable picture | see the log for each")
 
 
@@ -174,10 +207,13 @@ def to_batch(pictures: Sequence[np.ndarray], masks: Sequence[np.ndarray], files:
 
 
 class TrainingStream:
-    """Items of the endless training sequence; every epoch is a fresh shuffle. `nearest` is explained in `closer`."""
+    """Items of the endless training sequence; every epoch is a fresh shuffle. `nearest` is explained in `closer`, `recolour` in
+    `recoloured`."""
 
-    def __init__(self, pictures: Pictures, masks: MaskSource, seed: int, nearest: float = 1.0) -> None:
-        self.pictures, self.masks, self.seed, self.nearest = pictures, masks, seed, nearest
+    def __init__(
+        self, pictures: Pictures, masks: MaskSource, seed: int, nearest: float = 1.0, recolour: bool = False
+    ) -> None:
+        self.pictures, self.masks, self.seed, self.nearest, self.recolour = pictures, masks, seed, nearest, recolour
         self._order: tuple[int, np.ndarray] = (-1, np.empty(0))
 
     def batch(self, start: int, count: int) -> Batch:
@@ -191,6 +227,8 @@ class TrainingStream:
             random = np.random.default_rng([self.seed, 2, item])
             turned = picture[:, ::-1] if random.uniform() < 0.5 else picture
             masks.append(self.masks.draw(random))
-            pictures.append(closer(turned, self.nearest, random) if self.nearest < 1 else turned)
+            if self.nearest < 1 or len(turned) != self.pictures.size:
+                turned = closer(turned, self.pictures.size, self.nearest, random)
+            pictures.append(recoloured(turned, random) if self.recolour else turned)
             files.append(file)
         return to_batch(pictures, masks, files)

@@ -148,3 +148,33 @@ def coarsest(features: Sequence[Tensor]) -> list[Tensor]:
     """The feature maps on the smallest grid: what is where, not what it looks like."""
     grid = min(feature.shape[-1] for feature in features)
     return [feature for feature in features if feature.shape[-1] == grid]
+
+
+def choice_loss(sketches: Tensor, image: Tensor, mask: Tensor, share: float = 0.0) -> Tensor:
+    """Not in the paper: L1 in the hole of the best of k sketches [b, k, 3, s, s] (multiple-choice learning over *all* primitives).
+
+    L_BM compares latents, in which six means far apart may decode to one picture; here the means must differ in what they show
+    for one of them to be near the truth. `share` of it is spread over all of them, as in `back_max_loss`.
+    """
+    truth, hole = shrunk(image, sketches.shape[-1]), shrunk(mask, sketches.shape[-1])
+    misses = (hole[:, None] * (sketches - truth[:, None]).abs()).sum((2, 3, 4)) / (3 * hole.sum((1, 2, 3)) + 1e-3)[
+        :, None
+    ]
+    return (1 - share) * misses.min(1).values.mean() + share * misses.mean()
+
+
+def visibility_loss(means: Tensor, sketches: Tensor, mask: Tensor, scale: float) -> Tensor:
+    """Not in the paper: distances between means [b, k, d] shall be those between what they show, up to `scale`.
+
+    Primitives that look alike in this hole then have nearly the same mean, so how far apart they are tells how many different answers
+    there are. What is shown carries no gradient: only the means move.
+    """
+    hole = shrunk(mask, sketches.shape[-1])[:, None]
+    first, second = torch.triu_indices(means.shape[1], means.shape[1], 1)
+    shown = (hole * (sketches[:, first] - sketches[:, second])).square().mean((2, 3, 4)).sqrt().detach()
+    apart = ((means[:, first] - means[:, second]).square().mean(2) + 1e-10).sqrt()
+    return (apart / scale - shown).square().mean()
+
+
+def shrunk(picture: Tensor, side: int) -> Tensor:
+    return F.avg_pool2d(picture, picture.shape[-1] // side)

@@ -40,6 +40,11 @@ class PicmeConfig:
     context: int = 256  # dimensions of z_m
     latent: int = 128  # dimensions of z_c
     primitives: int = 6  # k, Gaussians in the mixture
+    attention: int = 0  # side of the grid on which the encoder attends to the whole picture; 0 = nowhere
+    pixel_width: int = (
+        0  # channels of the encoder's pixel path; 0 = none. Only at `image_size`, not at the smaller sizes of `at`
+    )
+    whiten: bool = False  # the mixture head reads z_m with mean 0 and variance 1 in every dimension
 
     def __post_init__(self) -> None:
         for name in ("widths", "encoder_blocks", "decoder_blocks"):
@@ -54,6 +59,10 @@ class PicmeConfig:
             raise ValueError(
                 f"image_size {self.image_size} with patch {self.patch} and {stages} stages"
                 f" | expected a multiple of {self.patch << (stages - 1)} | change size, patch or stages"
+            )
+        if self.attention and self.attention not in self.grids:
+            raise ValueError(
+                f"attention on a grid of {self.attention} | expected 0 or one of {list(self.grids)} | choose one of them"
             )
 
     @property
@@ -74,6 +83,8 @@ class PicmeConfig:
             widths=self.widths[drop:],
             encoder_blocks=self.encoder_blocks[drop:],
             decoder_blocks=self.decoder_blocks[drop:],
+            attention=self.attention if self.attention <= self.grids[drop] else 0,
+            pixel_width=0 if drop else self.pixel_width,
         )
 
 
@@ -93,7 +104,7 @@ class Mixture(NamedTuple):
 
 
 class Encoded(NamedTuple):
-    """What `encode` gives: z_m [b, context] and one skip per stage, coarsest first, already projected."""
+    """What `encode` gives: z_m [b, context] and one skip per stage, coarsest first, already projected; then the patches of the pixel path, if there is one."""
 
     context: Tensor
     skips: tuple[Tensor, ...]
@@ -119,10 +130,38 @@ class Block(nn.Module):
         return F.relu(x + self.second(F.leaky_relu(self.first(x), SLOPE)))
 
 
+class Attention(nn.Module):
+    """Self-attention over all cells of a grid, so that a far part of the picture can tell what belongs here. Starts as the identity."""
+
+    def __init__(self, width: int, heads: int = 4) -> None:
+        super().__init__()
+        self.heads = heads
+        self.ask = nn.Conv2d(width, 3 * width, 1)
+        self.answer = nn.Conv2d(width, width, 1)
+        with torch.no_grad():
+            self.answer.weight.zero_()
+            self.answer.bias.zero_()
+
+    def forward(self, x: Tensor) -> Tensor:
+        _, width, height, side = x.shape
+        each = width // self.heads
+        query, key, value = self.ask(x).reshape(-1, 3, self.heads, each, height * side).unbind(1)
+        weights = torch.softmax(query.transpose(2, 3) @ key * each**-0.5, -1)
+        return x + self.answer((value @ weights.transpose(2, 3)).reshape(-1, width, height, side))
+
+
 class Pyramid(nn.Module):
     """Features of a picture on successively halved grids, finest first. The picture enters at every grid."""
 
-    def __init__(self, channels: int, patch: int, size: int, widths: Sequence[int], blocks: Sequence[int]) -> None:
+    def __init__(
+        self,
+        channels: int,
+        patch: int,
+        size: int,
+        widths: Sequence[int],
+        blocks: Sequence[int],
+        attention: int = 0,
+    ) -> None:
         super().__init__()
         self.grids = [size // patch >> i for i in range(len(widths))]
         self.stems, self.downs, self.stages = nn.ModuleDict(), nn.ModuleDict(), nn.ModuleDict()
@@ -131,6 +170,8 @@ class Pyramid(nn.Module):
             if i:
                 self.downs[str(grid)] = nn.Conv2d(widths[i - 1], width, 3, stride=2, padding=1)
             self.stages[str(grid)] = nn.Sequential(*(Block(width) for _ in range(count)))
+            if grid == attention:
+                self.stages[str(grid)].append(Attention(width))
 
     def forward(self, picture: Tensor) -> list[Tensor]:
         entries = []
@@ -148,6 +189,83 @@ class Pyramid(nn.Module):
                 x = x + self.downs[grid](features[-1])
             features.append(self.stages[grid](F.leaky_relu(x, SLOPE)))
         return features
+
+
+def pull_push(patches: Tensor, seen: Tensor) -> Tensor:
+    """The holes of a coarse picture filled from their surroundings: [b, 3, g, g] sums of visible colours and [b, 1, g, g] how many
+    there are -> [b, 3, g, g] colours. Sums are added up down to a grid of 2 or 3; each cell takes its own average as far as there is one."""
+    if patches.shape[-1] <= 3:
+        average = patches.mean((2, 3), keepdim=True) / seen.mean((2, 3), keepdim=True).clamp_min(1e-3)
+        return average.expand_as(patches)
+    coarse = pull_push(F.avg_pool2d(patches, 2), F.avg_pool2d(seen, 2))
+    coarse = F.interpolate(coarse, scale_factor=2.0, mode="bilinear", align_corners=False)
+    # A cell with few visible pixels trusts its surroundings as much as these.
+    trust = 0.05
+    return (patches + trust * coarse) / (seen + trust)
+
+
+class PixelPath(nn.Module):
+    """What the surroundings determine, painted once per photo: patches [b, 3 p^2, g, g] that the decoder adds to its own.
+
+    Where a hole is thin, lines must be carried on to the pixel, and the decoder's finest stage has fewer channels than a patch has
+    values. This path reads the patches themselves, the hole filled in roughly, beside the encoder's features of all grids. It
+    starts by painting nothing.
+    """
+
+    def __init__(self, config: PicmeConfig) -> None:
+        super().__init__()
+        self.patch, width = config.patch, config.pixel_width
+        values = self.patch**2
+        self.look = nn.Conv2d(4 * values, width, 3, padding=1)
+        self.hints = nn.ModuleDict(
+            {str(g): nn.Conv2d(w, width, 1) for g, w in zip(config.grids, config.widths, strict=True)}
+        )
+        self.block = Block(width)
+        self.paint = nn.Conv2d(width, 3 * values, 3, padding=1)
+        with torch.no_grad():
+            self.paint.weight.zero_()
+            self.paint.bias.zero_()
+
+    def forward(self, picture: Tensor, features: Sequence[Tensor]) -> Tensor:
+        """`picture` [b, 4, s, s]: colours, 0 in the hole, and the hole."""
+        values = self.patch**2
+        patches = F.pixel_unshuffle(picture, self.patch)
+        colours, hole = patches[:, : 3 * values], patches[:, 3 * values :]
+        averages = F.avg_pool2d(picture, self.patch)
+        guess = pull_push(averages[:, :3], 1 - averages[:, 3:])
+        filled = colours + hole.repeat(1, 3, 1, 1) * guess.repeat_interleave(values, 1)
+        x = self.look(torch.cat([filled, hole], 1)) + self.hint(features)
+        return self.paint(self.block(F.leaky_relu(x, SLOPE)))
+
+    def hint(self, features: Sequence[Tensor]) -> Tensor:
+        """What all grids know, on the finest."""
+        hints = [conv(feature) for conv, feature in zip(self.hints.values(), features, strict=True)]
+        total = hints[-1]
+        for hint in hints[-2::-1]:
+            total = hint + F.interpolate(total, scale_factor=2.0)
+        return total
+
+
+class Whiten(nn.Module):
+    """Brings every dimension to mean 0 and variance 1 by running averages, which training updates and export folds into the next layer.
+
+    The losses decide how large z_m is, and may shrink it until a head that reads it as it is sees almost nothing.
+    """
+
+    def __init__(self, dimensions: int) -> None:
+        super().__init__()
+        self.register_buffer("mean", torch.zeros(dimensions))
+        self.register_buffer("variance", torch.ones(dimensions))
+        self.register_buffer("steps", torch.zeros(()))
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.training:
+            with torch.no_grad():
+                self.steps += 1
+                rate = torch.clamp(1 / self.steps, min=0.005)
+                self.mean += rate * (x.detach().float().mean(0) - self.mean)
+                self.variance += rate * ((x.detach().float() - self.mean).square().mean(0) - self.variance)
+        return (x - self.mean) * torch.rsqrt(self.variance + 1e-8)
 
 
 class GaussianHead(nn.Module):
@@ -170,6 +288,7 @@ class MixtureHead(nn.Module):
         super().__init__()
         self.shape = (config.primitives, config.latent)
         outputs = config.primitives * config.latent
+        self.whiten = Whiten(config.context) if config.whiten else nn.Identity()
         self.trunk = nn.Linear(config.context, 512)
         self.alpha = nn.Linear(512, config.primitives)
         self.mu = nn.Linear(512, outputs)
@@ -180,7 +299,7 @@ class MixtureHead(nn.Module):
             nn.init.normal_(self.mu.bias)  # ... and in different places
 
     def forward(self, context: Tensor) -> Mixture:
-        x = F.leaky_relu(self.trunk(context), SLOPE)
+        x = F.leaky_relu(self.trunk(self.whiten(context)), SLOPE)
         log_weights = F.log_softmax(self.alpha(x), dim=1)
         means = self.mu(x).reshape(-1, *self.shape)
         return Mixture(log_weights, means, bounded(self.sigma(x)).reshape(-1, *self.shape))
@@ -242,13 +361,24 @@ class Decoder(nn.Module):
             found.append(x)
         return found
 
+    def sketch(self, skips: Sequence[Tensor], z: Tensor) -> Tensor:
+        """The picture that the coarsest stage paints alone: what is where, in a tenth of the time."""
+        grid = str(self.grids[0])
+        placed, scale, shift, *_ = self.steer(z)
+        x = self.spread(placed.reshape(-1, 48, self.grids[0], self.grids[0])) + skips[0]
+        x = self.stages[grid](F.leaky_relu(x * scale[..., None, None] + shift[..., None, None], SLOPE))
+        return F.pixel_shuffle(self.heads[grid](x), self.patch)
+
     def forward(self, skips: Sequence[Tensor], z: Tensor) -> Tensor:
         """The picture: each stage paints on the enlarged picture of the stage before."""
         picture: Tensor | None = None
+        skips, pixels = skips[: len(self.grids)], skips[len(self.grids) :]
         for grid, x in zip(map(str, self.grids), self.features(skips, self.steer(z)), strict=True):
             patches = self.heads[grid](x)
             if picture is not None:
                 patches = patches + self.lifts[grid](picture)
+            if pixels and grid == str(self.grids[-1]):
+                patches = patches + pixels[0]
             picture = F.pixel_shuffle(patches, self.patch)
         return picture
 
@@ -264,7 +394,10 @@ class Picme(nn.Module):
         super().__init__()
         self.config = config
         width, grid = config.widths[-1], config.grids[-1]
-        self.encoder = Pyramid(4, config.patch, config.image_size, config.widths, config.encoder_blocks)
+        self.encoder = Pyramid(
+            4, config.patch, config.image_size, config.widths, config.encoder_blocks, config.attention
+        )
+        self.pixel_path = PixelPath(config) if config.pixel_width else None
         self.context_head = GaussianHead(width, grid, config.context)
         self.context_to_skip = nn.Linear(config.context, width)
         self.projections = nn.ModuleDict(
@@ -281,10 +414,13 @@ class Picme(nn.Module):
 
     def visible(self, image: Tensor, mask: Tensor) -> tuple[Gaussian, tuple[Tensor, ...]]:
         """q(z_m | I_m) and the skips; `encode` with the spread of z_m, which only L_ELBO needs."""
-        return self.read(self.encoder(torch.cat([image, mask], 1)))
+        picture = torch.cat([image, mask], 1)
+        features = self.encoder(picture)
+        code, skips = self.read(features)
+        return code, skips if self.pixel_path is None else (*skips, self.pixel_path(picture, features))
 
     def read(self, features: Sequence[Tensor]) -> tuple[Gaussian, tuple[Tensor, ...]]:
-        """The same from the encoder's features."""
+        """z_m and the skips of the stages from the encoder's features."""
         code = self.context_head(features[-1])
         skips = [self.projections[str(g)](f) for g, f in zip(self.config.grids, features, strict=True)]
         skips[-1] = skips[-1] + self.context_to_skip(code.mean)[..., None, None]
@@ -323,7 +459,7 @@ def grow(small: nn.Module, large: nn.Module) -> None:
                 parameter.zero_()
 
 
-RUNTIME_PARTS = ("encoder", "context_head", "context_to_skip", "projections", "mixture_head", "decoder")
+RUNTIME_PARTS = ("encoder", "context_head", "context_to_skip", "projections", "pixel_path", "mixture_head", "decoder")
 
 
 def cost(config: PicmeConfig) -> dict[str, float]:
@@ -342,7 +478,8 @@ def cost(config: PicmeConfig) -> dict[str, float]:
     encoder, encoded = gflop(lambda: model.encode(image, mask))
     mixture, _ = gflop(lambda: model.mixture(encoded.context))
     decoder, _ = gflop(lambda: model.decode(encoded.skips, torch.zeros(1, config.latent)))
-    parameters = sum(p.numel() for part in RUNTIME_PARTS for p in getattr(model, part).parameters())
+    parts = [part for name in RUNTIME_PARTS if (part := getattr(model, name)) is not None]
+    parameters = sum(p.numel() for part in parts for p in part.parameters())
     return {
         "parameters_m": round(parameters / 1e6, 3),
         "encoder_gflop": round(encoder, 4),

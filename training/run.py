@@ -23,7 +23,7 @@ from training import checkpoint
 from training.backbone import Backbone
 from training.checkpoint import CheckpointError, Progress, Trainee
 from training.config import TrainConfig
-from training.data import Batch, DataError, Pictures, TrainingStream, find_images, find_preset
+from training.data import Batch, DataError, Pictures, TrainingStream, find_all, find_images, find_preset
 from training.discriminator import BackboneJudge, Judge, PyramidJudge
 from training.masks import MaskSource, hole_ratios
 from training.model import Picme, grow
@@ -69,13 +69,13 @@ class Run:
             dist.init_process_group("nccl" if self.device.type == "cuda" else "gloo")
         if any(phase.batch % self.world for phase in config.phases):
             raise DataError(f"{self.world} processes | expected a divisor of every phase's batch | change one of them")
-        self.files = find_preset(options.preset, options.data) if options.preset else find_images(options.data)
+        self.files = find_preset(options.preset, Path(options.data[0])) if options.preset else find_all(options.data)
         self.valid_files = None
         if options.valid:
             self.valid_files = (
                 find_preset(options.preset, options.valid, "valid") if options.preset else find_images(options.valid)
             )
-        self.backbone = Backbone().to(self.device) if config.judge == "backbone" else None
+        self.backbone = Backbone(bfloat16=config.bfloat16).to(self.device) if config.judge == "backbone" else None
         self.progress = Progress()
         self.stopping = False
         if self.rank == 0:
@@ -139,15 +139,19 @@ class Run:
 
     def _start_from(self, path: Path) -> None:
         """Begin a new run with the weights of another: to fine-tune, or to go on where only the weights were kept."""
-        weights, saved, _ = checkpoint.load_weights(path)
-        if saved.model != self.config.model:
-            raise CheckpointError(
-                f"{path} is of another network | expected the one of --config | choose another --init"
-            )
-        self.size = weights.config.image_size
+        weights = checkpoint.load_weights(path)[0]
+        self.size = min(weights.config.image_size, self.config.phases[0].size)
         self.trainee = self._trainee(self.size)
-        self.trainee.model.load_state_dict(weights.state_dict())
-        self.trainee.average.load_state_dict(weights.state_dict())
+        mine, given = self.trainee.model.state_dict(), weights.state_dict()
+        fitting = {name: tensor for name, tensor in given.items() if name in mine and mine[name].shape == tensor.shape}
+        if not fitting:
+            raise CheckpointError(
+                f"{path} is of another network | expected parts of the one of --config | choose another --init"
+            )
+        for net in (self.trainee.model, self.trainee.average):
+            net.load_state_dict(fitting, strict=False)
+        if new := sorted(name for name in mine if name not in fitting):
+            log.info("%d of %d tensors start anew, such as %s", len(new), len(mine), new[0])
 
     def _drop_later_lines(self) -> None:
         """Lines that were logged after the checkpoint belong to steps that will be made again; a kill may have cut the last."""
@@ -177,7 +181,8 @@ class Run:
                 grow(getattr(old, name), getattr(self.trainee, name))
             log.info("pictures of %d from now on", size)
         masks = MaskSource(self.config.masks, size, find_images(self.options.masks) if self.options.masks else ())
-        self.stream = TrainingStream(Pictures(self.files, size), masks, self.config.seed, self.config.nearest)
+        pictures = Pictures(self.files, size, larger=self.config.nearest < 1)
+        self.stream = TrainingStream(pictures, masks, self.config.seed, self.config.nearest, self.config.recolour)
         shown = Pictures(self.valid_files or self.files, size)
         self.shown = [
             batch.to(self.device)
@@ -213,6 +218,8 @@ class Run:
         with torch.no_grad():  # a young average must not be mostly the random start
             decay = min(self.config.ema, (1 + self.progress.step) / (10 + self.progress.step))
             torch._foreach_lerp_(list(trainee.average.parameters()), list(trainee.model.parameters()), 1 - decay)
+            for mine, theirs in zip(trainee.average.buffers(), trainee.model.buffers(), strict=True):
+                mine.copy_(theirs)
         self.wins += torch.bincount(result.best.cpu(), minlength=len(self.wins))
         self.progress = replace(self.progress, images=self.progress.images + phase.batch, step=self.progress.step + 1)
         parts = {"total": result.total.detach(), "discriminator": judged.detach().to(self.device), **result.parts}

@@ -104,10 +104,18 @@ class GeneratorStep(nn.Module):
 
         parts = {
             "reconstruction": losses.reconstruction_loss(rebuilt, sampled, image, mask, w.hole),
-            "frequency": losses.frequency_loss(mixture.log_weights, best),
+            # Equation 4 as it stands: alpha is how often a primitive is the nearest, whatever `balance` makes of it.
+            "frequency": losses.frequency_loss(mixture.log_weights, losses.best_primitive(kl)),
             "back_max": losses.back_max_loss(kl, best, share),
             "elbo": losses.elbo_loss(visible, image_m, 1 - mask, code),
         }
+        if w.choice or w.visibility:
+            k = mixture.means.shape[1]
+            with self._half(image):
+                coarse = [skips[0].repeat_interleave(k, 0)]
+                sketches = model.decoder.sketch(coarse, mixture.means.flatten(0, 1)).float().unflatten(0, (-1, k))
+            parts["choice"] = losses.choice_loss(sketches, image, mask, share)
+            parts["visibility"] = losses.visibility_loss(mixture.means, sketches, mask, w.visible_unit)
         if w.winner:
             parts["winner"] = losses.winner_loss(sampled, image, mask, is_mean)
         seen: list[Tensor] = []

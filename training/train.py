@@ -38,7 +38,13 @@ log = logging.getLogger("training")
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="train PICME", epilog="docs/training.md explains the configuration")
     parser.add_argument("--config", type=Path, required=True, help="a TOML file of training/configs")
-    parser.add_argument("--data", type=Path, required=True, help="folder of pictures (recursive) or a list of files")
+    parser.add_argument(
+        "--data",
+        nargs="+",
+        required=True,
+        metavar="WHERE",
+        help="folders of pictures (recursive) or lists of files; WHERE*3 counts three times",
+    )
     parser.add_argument("--preset", help="layout of a known data set below --data (and --valid), see training/data.py")
     parser.add_argument("--valid", type=Path, help="held-out pictures for numbers and sheets")
     parser.add_argument("--masks", type=Path, help="folder of masks, light = hole, for masks.folder")

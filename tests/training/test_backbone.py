@@ -54,6 +54,16 @@ def test_a_picture_gets_a_gradient_and_the_network_none(net: Backbone) -> None:
     assert not any(p.requires_grad for p in net.parameters())
 
 
+def test_half_precision_sees_the_same(net: Backbone) -> None:
+    half = Backbone(bfloat16=True)
+    picture = torch.rand(1, 3, 64, 64, requires_grad=True)
+    for mine, theirs in zip(net(picture), half(picture), strict=True):
+        assert theirs.dtype == torch.float32
+        assert (mine - theirs).abs().mean() < 0.1
+    sum(f.square().mean() for f in half(picture)).backward()
+    assert torch.isfinite(picture.grad).all()
+
+
 @pytest.mark.parametrize("content", [None, b"not a network"], ids=["missing", "damaged"])
 def test_bad_weights_are_one_line_with_a_cure(content: bytes | None, tmp_path: Path) -> None:
     path = tmp_path / "weights.pth"

@@ -7,7 +7,17 @@ import torch
 from PIL import Image
 
 from training.config import MaskMix
-from training.data import PRESETS, DataError, Pictures, TrainingStream, closer, find_images, find_preset
+from training.data import (
+    PRESETS,
+    DataError,
+    Pictures,
+    TrainingStream,
+    closer,
+    find_all,
+    find_images,
+    find_preset,
+    recoloured,
+)
 from training.drawn import SMILE, face
 from training.masks import MaskSource
 
@@ -32,6 +42,36 @@ def test_file_lists_are_relative_to_themselves(tmp_path: Path) -> None:
     file = picture(tmp_path / "in" / "a.png")
     (tmp_path / "list.txt").write_text("# training pictures\n\nin/a.png\n")
     assert find_images(tmp_path / "list.txt") == [file]
+
+
+def test_several_folders_count_as_often_as_they_say(tmp_path: Path) -> None:
+    a, b = picture(tmp_path / "a" / "a.png"), picture(tmp_path / "b*2" / "b.png")
+    assert find_all([str(tmp_path / "a")]) == [a]
+    assert find_all([f"{tmp_path / 'a'}*3", f"{tmp_path / 'b*2'}*1"]) == [a, a, a, b]
+
+
+def test_a_sixteen_bit_picture_keeps_its_brightness(tmp_path: Path) -> None:
+    Image.fromarray(np.full((40, 40), 0x8000, np.uint16)).save(tmp_path / "a.png")
+    got, _ = Pictures(find_images(tmp_path), 32)[0]
+    assert (got == 128).all()
+
+
+@pytest.mark.parametrize(("side", "expected"), [(32, 32), (34, 34), (100, 36)])
+def test_larger_squares_are_kept_for_crops_but_never_enlarged(tmp_path: Path, side: int, expected: int) -> None:
+    picture(tmp_path / "a.png", side)
+    assert Pictures(find_images(tmp_path), 32, larger=True)[0][0].shape == (expected, expected, 3)
+    stream = TrainingStream(Pictures(find_images(tmp_path), 32, larger=True), MaskSource(MaskMix(), 32), 0, 0.7)
+    assert stream.batch(0, 3).image.shape == (3, 3, 32, 32)
+
+
+def test_recolouring_is_slight_and_repeats() -> None:
+    grey = np.broadcast_to(np.linspace(0, 255, 64).astype(np.uint8)[:, None], (64, 64, 3))[..., :1].repeat(3, 2)
+    changed = [recoloured(grey, np.random.default_rng(i)).astype(int) for i in range(60)]
+    apart = np.array([np.abs(each - grey).mean() for each in changed])
+    assert 3 < apart.mean() < 25
+    assert apart.max() < 70
+    assert np.array_equal(changed[3], recoloured(grey, np.random.default_rng(3)))
+    assert all(each.shape == grey.shape for each in changed)
 
 
 @pytest.mark.parametrize("make", [lambda p: p.mkdir(), lambda p: None])
@@ -99,7 +139,7 @@ def test_crops_are_half_of_the_time_squares_of_the_picture() -> None:
     picture[..., 0], picture[..., 1] = places[:, None], places
     whole, spans = 0, []
     for seed in range(200):
-        crop = closer(picture, 0.6, np.random.default_rng(seed)).astype(int)
+        crop = closer(picture, 64, 0.6, np.random.default_rng(seed)).astype(int)
         assert crop.shape == picture.shape
         if np.array_equal(crop, picture):
             whole += 1

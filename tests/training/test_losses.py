@@ -166,6 +166,8 @@ MEANT = {
     "reconstruction": ["encoder", "decoder", "projections", "context_to_skip", "posterior_head", "mixture_head.mu"],
     "adversarial": ["encoder", "decoder", "mixture_head.mu", "mixture_head.sigma"],
     "winner": ["decoder", "mixture_head.mu", "encoder"],
+    "choice": ["decoder", "mixture_head.mu", "encoder"],
+    "visibility": ["mixture_head.mu", "encoder"],
     "features": ["decoder", "encoder"],
     "gist": ["decoder", "mixture_head.mu", "mixture_head.sigma", "encoder"],
 }
@@ -196,6 +198,50 @@ def test_every_parameter_group_learns_from_its_loss(loss: str, judge: Judge, bfl
         assert gradients, group
         assert all(torch.isfinite(g).all() for g in gradients), group
         assert sum(g.abs().sum() for g in gradients) > 0, group
+
+
+def test_only_the_best_sketch_counts_and_only_in_the_hole() -> None:
+    image, mask = torch.zeros(1, 3, 16, 16), torch.zeros(1, 1, 16, 16)
+    mask[..., :8, :] = 1
+    sketches = torch.stack([torch.full((1, 3, 4, 4), shade) for shade in (0.5, 0.2, -0.9)], 1)
+    sketches[:, 1, :, 2:] = 7  # outside the hole
+    sketches.requires_grad_()
+    loss = losses.choice_loss(sketches, image, mask)
+    torch.testing.assert_close(loss, torch.tensor(0.2), atol=1e-4, rtol=0)
+    loss.backward()
+    assert (sketches.grad.abs().sum((0, 2, 3, 4)) > 0).tolist() == [False, True, False]
+    torch.testing.assert_close(
+        losses.choice_loss(sketches, image, mask, 0.3), torch.tensor(0.7 * 0.2 + 0.3 * 1.6 / 3), atol=1e-3, rtol=0
+    )
+
+
+def test_means_that_look_alike_move_together_and_others_apart() -> None:
+    mask = torch.ones(1, 1, 8, 8)
+    means = torch.tensor([[[0.0, 0.0], [0.3, 0.3], [0.6, 0.6]]], requires_grad=True)
+    sketches = torch.zeros(1, 3, 3, 8, 8)
+    sketches[:, 2] = 4.0  # the third looks different, more than its mean is
+    losses.visibility_loss(means, sketches, mask, 0.3).backward()
+    assert (means.grad[0, 1] > 0).all(), "towards the first, which looks the same"
+    assert (means.grad[0, 2] < 0).all(), "away from both"
+    exact = torch.tensor([[[0.0], [1.2], [-1.2]]])
+    shades = torch.tensor([0.0, 4.0, -4.0]).reshape(1, 3, 1, 1, 1).expand(1, 3, 3, 8, 8)
+    assert losses.visibility_loss(exact, shades, mask, 0.3) < 1e-6
+
+
+def test_the_frequency_loss_is_given_the_nearest_primitive_whatever_the_balance() -> None:
+    """alpha shall be how often equation 4 chooses a primitive; `balance` changes only which one is pulled."""
+    torch.manual_seed(0)
+    model = Picme(TINY)
+    image, mask = torch.rand(4, 3, 32, 32), torch.zeros(4, 1, 32, 32)
+    mask[..., 8:24, 8:24] = 1
+    draws = Draws.of(0, 0, 4, TINY.context, TINY.latent)
+    torch.nn.init.normal_(model.mixture_head.alpha.bias, std=3.0)
+    results = [
+        GeneratorStep(model, LossWeights(adversarial=0, balance=balance))(image, mask, draws, judges()[0], 0)
+        for balance in (0.0, 50.0)
+    ]
+    assert not torch.equal(results[0].best, results[1].best)
+    torch.testing.assert_close(results[0].parts["frequency"], results[1].parts["frequency"])
 
 
 def seen_by(judge: Judge, size: int = 32) -> tuple[list[torch.Tensor], torch.Tensor]:

@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from tests.conftest import ROOT
 from training.config import load
 from training.discriminator import PyramidJudge
-from training.model import Picme, PicmeConfig, cost, grow
+from training.model import Picme, PicmeConfig, Whiten, cost, grow, pull_push
 
 CONFIGS = sorted((ROOT / "training" / "configs").glob("*.toml"))
 SMALL = PicmeConfig(image_size=64, widths=(8, 12, 16), encoder_blocks=(1, 1, 1), decoder_blocks=(1, 1, 1), context=16, latent=8, primitives=3)  # fmt: skip
@@ -71,6 +71,70 @@ def test_growing_changes_nothing_at_first() -> None:
     assert large.decoder.heads["16"].weight.grad.abs().sum() > 0, "the new head can learn"
 
 
+RICH = PicmeConfig(image_size=64, widths=(8, 12, 16), encoder_blocks=(1, 1, 1), decoder_blocks=(1, 1, 1), context=16, latent=8, primitives=3, attention=8, pixel_width=12, whiten=True)  # fmt: skip
+
+
+def test_attention_and_pixel_path_change_nothing_at_first() -> None:
+    plain, rich = Picme(SMALL).eval(), Picme(RICH).eval()
+    rich.load_state_dict(plain.state_dict(), strict=False)
+    image, mask = scene(64)
+    z = torch.ones(2, 8)
+    expected = plain.decode(plain.encode(image, mask).skips, z)
+    torch.testing.assert_close(rich.decode(rich.encode(image, mask).skips, z), expected)
+
+
+def test_a_cell_attends_to_the_whole_picture() -> None:
+    model = Picme(RICH).eval()
+    torch.nn.init.normal_(model.encoder.stages["8"][-1].answer.weight)
+    image, mask = scene(64, 1)
+    moved = image.clone()
+    moved[..., :4, :4] = 1  # a corner; the opposite one is beyond the reach of the convolutions at this grid
+    features, others = (model.encoder(torch.cat([x, mask], 1))[1] for x in (image, moved))
+    assert (features - others)[..., -1, -1].abs().max() > 1e-6
+
+
+def test_the_pixel_path_is_there_at_the_full_size_only() -> None:
+    assert RICH.at(32).pixel_width == 0
+    assert RICH.at(32).attention == 8
+    assert RICH.at(16).attention == 0
+    assert Picme(RICH.at(32)).pixel_path is None
+    image, mask = scene(64)
+    assert Picme(RICH).encode(image, mask).skips[-1].shape == (2, 48, 16, 16)
+
+
+def test_holes_are_filled_from_their_surroundings() -> None:
+    """A picture that is red on the left and blue on the right, with a hole over each half's middle."""
+    colours = torch.zeros(1, 3, 16, 16)
+    colours[:, 0, :, :8], colours[:, 2, :, 8:] = 1, 1
+    seen = torch.ones(1, 1, 16, 16)
+    seen[..., 4:12, 2:6] = seen[..., 4:12, 10:14] = 0
+    filled = pull_push(colours * seen, seen)
+    assert (filled[0, 0, 6:10, 3:5] > 0.8).all()
+    assert (filled[0, 2, 6:10, 11:13] > 0.8).all()
+    torch.testing.assert_close(filled * seen, colours * seen, atol=0.06, rtol=0)
+    assert torch.isfinite(pull_push(colours * 0, seen * 0)).all()
+
+
+def test_a_whitened_head_does_not_see_how_large_the_context_is() -> None:
+    torch.manual_seed(0)
+    small, large = Whiten(4).train(), Whiten(4).train()
+    x = torch.randn(400, 32, 4)
+    for batch in x:
+        small(0.01 * batch + 3), large(50 * batch)
+    small.eval(), large.eval()
+    torch.testing.assert_close(small(0.01 * x[0] + 3), large(50 * x[0]), atol=0.02, rtol=0.02)
+    assert 0.8 < small(0.01 * x[0] + 3).std() < 1.2
+
+
+def test_a_sketch_is_what_the_coarsest_stage_paints() -> None:
+    model = Picme(SMALL).eval()
+    skips = model.encode(*scene(64)).skips
+    z = torch.ones(2, 8)
+    coarse = Picme(SMALL.at(16)).eval()
+    coarse.load_state_dict(model.state_dict(), strict=False)
+    torch.testing.assert_close(model.decoder.sketch(skips, z), coarse.decode(skips[:1], z))
+
+
 def test_a_grown_discriminator_judges_as_before() -> None:
     small, large = PyramidJudge(64), PyramidJudge(128)
     grow(small, large)
@@ -95,6 +159,12 @@ def test_pets256_is_within_its_budget() -> None:
     assert numbers["parameters_m"] <= 10
 
 
+def test_photos256_is_within_its_budget() -> None:
+    numbers = cost(load(ROOT / "training/configs/photos256.toml").model)
+    assert numbers["encoder_gflop"] + numbers["mixture_gflop"] + 6 * numbers["decoder_gflop"] <= 5.4
+    assert numbers["parameters_m"] <= 6.5
+
+
 def test_paper256_has_no_departure_switched_on() -> None:
     weights = load(ROOT / "training/configs/paper256.toml").losses
     departures = "winner", "features", "gist", "balance", "warm_share", "means", "categorical", "even"
@@ -117,7 +187,11 @@ def test_cost_command_prints_one_line_of_json(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("change", "says"),
-    [({"image_size": 100}, "multiple of"), ({"widths": (8, 8)}, "one of each per stage")],
+    [
+        ({"image_size": 100}, "multiple of"),
+        ({"widths": (8, 8)}, "one of each per stage"),
+        ({"attention": 5}, "attention on a grid"),
+    ],
 )
 def test_impossible_architectures_are_refused(change: dict, says: str) -> None:
     with pytest.raises(ValueError, match=says):
