@@ -58,6 +58,7 @@ class LossWeights:
     back_max: float = 1.0  # L_BM, summed over latent dimensions
     elbo: float = 1.0  # L_ELBO
 
+    visible_noise: float = 1.0  # scale of the noise around what L_ELBO rebuilds of I_m
     posterior: float = 1.0  # share of L_BM's gradient that the posterior follows; the mixture follows all of it
     hole: float = 1.0  # how much more a pixel in the hole counts in the reconstruction
     winner: float = 0.0  # L1 in the hole of the decoded mean of the best primitive

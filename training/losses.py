@@ -43,18 +43,19 @@ def with_slower_gradient(target: Gaussian, share: float) -> Gaussian:
     return Gaussian(*(share * x + (1 - share) * x.detach() for x in target))
 
 
-RAREST = -7.0  # log-weight below which `best_primitive` favours a primitive no further
+MIN_LOG_WEIGHT = -7.0  # below which `best_primitive` favours a primitive no further
 
 
 def best_primitive(kl: Tensor, log_weights: Tensor | None = None, balance: float = 0.0) -> Tensor:
     """j = argmin_i KL (equation 4): [b], without gradient.
 
     The released code compares exp(log sigma_i) with a sample of z_c instead; the paper's text asks for the KL. `balance` is not in
-    the paper: a primitive that is e times likelier than another must be nearer by that many nats. Without it, what wins
-    gets better by it and wins more often, until most results are of one primitive.
+    the paper: a primitive that is e times likelier than another, on average over the batch, must be nearer by that many nats. Without it, what
+    wins gets better by it and wins more often, until most results are of one primitive. On average, because in a small hole one
+    primitive may well be all there is to say.
     """
     if log_weights is not None and balance:
-        kl = kl + balance * log_weights.clamp_min(RAREST)
+        kl = kl + balance * log_weights.exp().mean(0).log().clamp_min(MIN_LOG_WEIGHT)
     return kl.detach().argmin(1)
 
 
@@ -73,18 +74,16 @@ def back_max_loss(kl: Tensor, best: Tensor, share: float = 0.0) -> Tensor:
     return winner if share == 0 else (1 - share) * winner + share * kl.mean()
 
 
-def elbo_loss(rebuilt: Tensor, image_m: Tensor, visible: Tensor, code: Gaussian) -> Tensor:
-    """-L_ELBO of the visible part: rebuild I_m from z_m alone, plus KL[q(z_m | I_m) || N(0, 1)], both per pixel value.
+def elbo_loss(rebuilt: Tensor, image_m: Tensor, code: Gaussian, noise: float = 1.0) -> Tensor:
+    """-L_ELBO of the visible part: rebuild I_m, zeros of the hole included, from z_m alone, plus KL[q(z_m | I_m) || N(0, 1)], both
+    per pixel value.
 
-    `rebuilt` may be smaller than the picture: I_m and `visible` (1 = visible) are averaged down to it. The released code has
-    this term commented out.
+    I_m is Laplace distributed around `rebuilt` with the scale `noise`: the smaller, the more z_m must tell. `rebuilt` may be smaller than the
+    picture: I_m is averaged down to it. The released code has this term commented out.
     """
-    factor = image_m.shape[-1] // rebuilt.shape[-1]
-    seen = F.avg_pool2d(visible, factor)
-    target = F.avg_pool2d(image_m, factor)
-    misfit = (seen * rebuilt - target).abs().flatten(1).mean(1)
+    misfit = (rebuilt - shrunk(image_m, rebuilt.shape[-1])).abs().flatten(1).mean(1)
     standard = Gaussian(torch.zeros_like(code.mean), torch.zeros_like(code.mean))
-    return (misfit + gaussian_kl(code, standard) / rebuilt[0].numel()).mean()
+    return (misfit / noise + gaussian_kl(code, standard) / rebuilt[0].numel()).mean()
 
 
 def reconstruction_loss(

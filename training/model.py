@@ -44,7 +44,6 @@ class PicmeConfig:
     pixel_width: int = (
         0  # channels of the encoder's pixel path; 0 = none. Only at `image_size`, not at the smaller sizes of `at`
     )
-    whiten: bool = False  # the mixture head reads z_m with mean 0 and variance 1 in every dimension
 
     def __post_init__(self) -> None:
         for name in ("widths", "encoder_blocks", "decoder_blocks"):
@@ -246,28 +245,6 @@ class PixelPath(nn.Module):
         return total
 
 
-class Whiten(nn.Module):
-    """Brings every dimension to mean 0 and variance 1 by running averages, which training updates and export folds into the next layer.
-
-    The losses decide how large z_m is, and may shrink it until a head that reads it as it is sees almost nothing.
-    """
-
-    def __init__(self, dimensions: int) -> None:
-        super().__init__()
-        self.register_buffer("mean", torch.zeros(dimensions))
-        self.register_buffer("variance", torch.ones(dimensions))
-        self.register_buffer("steps", torch.zeros(()))
-
-    def forward(self, x: Tensor) -> Tensor:
-        if self.training:
-            with torch.no_grad():
-                self.steps += 1
-                rate = torch.clamp(1 / self.steps, min=0.005)
-                self.mean += rate * (x.detach().float().mean(0) - self.mean)
-                self.variance += rate * ((x.detach().float() - self.mean).square().mean(0) - self.variance)
-        return (x - self.mean) * torch.rsqrt(self.variance + 1e-8)
-
-
 class GaussianHead(nn.Module):
     """Coarsest feature map -> one Gaussian over the whole picture."""
 
@@ -288,7 +265,6 @@ class MixtureHead(nn.Module):
         super().__init__()
         self.shape = (config.primitives, config.latent)
         outputs = config.primitives * config.latent
-        self.whiten = Whiten(config.context) if config.whiten else nn.Identity()
         self.trunk = nn.Linear(config.context, 512)
         self.alpha = nn.Linear(512, config.primitives)
         self.mu = nn.Linear(512, outputs)
@@ -299,7 +275,7 @@ class MixtureHead(nn.Module):
             nn.init.normal_(self.mu.bias)  # ... and in different places
 
     def forward(self, context: Tensor) -> Mixture:
-        x = F.leaky_relu(self.trunk(self.whiten(context)), SLOPE)
+        x = F.leaky_relu(self.trunk(context), SLOPE)
         log_weights = F.log_softmax(self.alpha(x), dim=1)
         means = self.mu(x).reshape(-1, *self.shape)
         return Mixture(log_weights, means, bounded(self.sigma(x)).reshape(-1, *self.shape))

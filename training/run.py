@@ -218,8 +218,6 @@ class Run:
         with torch.no_grad():  # a young average must not be mostly the random start
             decay = min(self.config.ema, (1 + self.progress.step) / (10 + self.progress.step))
             torch._foreach_lerp_(list(trainee.average.parameters()), list(trainee.model.parameters()), 1 - decay)
-            for mine, theirs in zip(trainee.average.buffers(), trainee.model.buffers(), strict=True):
-                mine.copy_(theirs)
         self.wins += torch.bincount(result.best.cpu(), minlength=len(self.wins))
         self.progress = replace(self.progress, images=self.progress.images + phase.batch, step=self.progress.step + 1)
         parts = {"total": result.total.detach(), "discriminator": judged.detach().to(self.device), **result.parts}

@@ -107,7 +107,7 @@ class GeneratorStep(nn.Module):
             # Equation 4 as it stands: alpha is how often a primitive is the nearest, whatever `balance` makes of it.
             "frequency": losses.frequency_loss(mixture.log_weights, losses.best_primitive(kl)),
             "back_max": losses.back_max_loss(kl, best, share),
-            "elbo": losses.elbo_loss(visible, image_m, 1 - mask, code),
+            "elbo": losses.elbo_loss(visible, image_m, code, w.visible_noise),
         }
         if w.choice or w.visibility:
             k = mixture.means.shape[1]

@@ -50,6 +50,8 @@ def test_balance_handicaps_likely_primitives() -> None:
     log_weights = torch.tensor([[0.7, 0.2, 0.1]]).log()
     wins = [int(losses.best_primitive(kl, log_weights, balance)) for balance in (0.0, 2.0, 3.0)]
     assert wins == [0, 0, 1], "log(0.7 / 0.2) is 1.25: 2 times that is less than 3 nats, 3 times is more"
+    batch = torch.tensor([[0.7, 0.2, 0.1], [0.1, 0.8, 0.1]]).log()
+    assert int(losses.best_primitive(kl, batch, 3.0)[0]) == 0, "on average over the batch the second is no rarer"
     never = torch.tensor([[0.0, -torch.inf, -torch.inf]])
     assert int(losses.best_primitive(kl, never, 1.0)) == 1, "a dead one gets the next chance, the nearest first"
 
@@ -122,13 +124,13 @@ def test_only_scores_that_see_the_hole_count() -> None:
 
 
 def test_elbo_is_zero_only_for_a_perfect_standard_code() -> None:
-    image, visible = torch.rand(2, 3, 8, 8), torch.ones(2, 1, 8, 8)
+    image, noise = torch.rand(2, 3, 8, 8), 0.05
     rebuilt = torch.nn.functional.avg_pool2d(image, 2)
     standard = Gaussian(torch.zeros(2, 5), torch.zeros(2, 5))
-    assert losses.elbo_loss(rebuilt, image, visible, standard) == pytest.approx(0, abs=1e-6)
+    assert losses.elbo_loss(rebuilt, image, standard) == pytest.approx(0, abs=1e-6)
     shifted = Gaussian(torch.ones(2, 5), torch.zeros(2, 5))
-    assert losses.elbo_loss(rebuilt, image, visible, shifted) == pytest.approx(2.5 / rebuilt[0].numel(), rel=1e-4)
-    assert losses.elbo_loss(rebuilt + 0.1, image, visible, standard) == pytest.approx(0.1, rel=1e-4)
+    assert losses.elbo_loss(rebuilt, image, shifted) == pytest.approx(2.5 / rebuilt[0].numel(), rel=1e-4)
+    assert losses.elbo_loss(rebuilt + 0.1, image, standard, noise) == pytest.approx(0.1 / noise, rel=1e-4)
 
 
 def test_feature_loss_is_relative_and_limited_to_the_chosen() -> None:
