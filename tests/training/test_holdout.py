@@ -36,7 +36,7 @@ def test_the_rule_depends_on_names_only_and_not_on_the_folder() -> None:
 
 
 def test_too_few_photographs_are_refused() -> None:
-    with pytest.raises(DataError, match="5 photographs .* expected more than"):
+    with pytest.raises(DataError, match=r"5 photographs .* expected more than"):
         holdout.split(files(*(f"{i}.jpg" for i in range(5))), {"choose": 5})
 
 
