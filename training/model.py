@@ -248,10 +248,13 @@ class PixelPath(nn.Module):
 class GaussianHead(nn.Module):
     """Coarsest feature map -> one Gaussian over the whole picture."""
 
-    def __init__(self, width: int, grid: int, dimensions: int) -> None:
+    def __init__(self, width: int, grid: int, dimensions: int, sure: bool = False) -> None:
         super().__init__()
         self.squeeze = nn.Conv2d(width, 32, 1)
         self.out = nn.Linear(32 * grid * grid, 2 * dimensions)
+        if sure:  # a code that starts as noise is never listened to, and stays noise: start with little of it
+            with torch.no_grad():
+                self.out.bias[dimensions:].fill_(-2.0)
 
     def forward(self, coarse: Tensor) -> Gaussian:
         mean, log_scale = self.out(F.leaky_relu(self.squeeze(coarse), SLOPE).flatten(1)).chunk(2, 1)
@@ -374,7 +377,7 @@ class Picme(nn.Module):
             4, config.patch, config.image_size, config.widths, config.encoder_blocks, config.attention
         )
         self.pixel_path = PixelPath(config) if config.pixel_width else None
-        self.context_head = GaussianHead(width, grid, config.context)
+        self.context_head = GaussianHead(width, grid, config.context, sure=True)
         self.context_to_skip = nn.Linear(config.context, width)
         self.projections = nn.ModuleDict(
             {str(g): nn.Conv2d(w, w, 1) for g, w in zip(config.grids, config.widths, strict=True)}
