@@ -26,7 +26,7 @@ from polygraphy.backend.onnxrt import OnnxrtRunner
 from polygraphy.logger import G_LOGGER
 
 from benchmarks.measure import gflop, matrix_product, percentiles, rounds, session
-from picme_sdk.bundle import Bundle
+from picme_sdk.bundle.bundle import Bundle
 from picme_sdk.completer import Completer, shipped_bundle
 
 RESULTS = 6

@@ -24,7 +24,7 @@ import torch
 from benchmarks.latency import RESULTS, measure, photo_and_mask
 from benchmarks.measure import matrix_product, percentiles, rounds, session
 from benchmarks.pic import Decoder, Encoder
-from picme_sdk.bundle import Bundle
+from picme_sdk.bundle.bundle import Bundle
 from picme_sdk.completer import Completer, shipped_bundle
 
 SIZE = 256

@@ -21,7 +21,7 @@ import numpy as np
 import onnx
 
 from benchmarks.measure import gflop, with_shapes
-from picme_sdk.bundle import Bundle
+from picme_sdk.bundle.bundle import Bundle
 from picme_sdk.completer import shipped_bundle
 
 CARDS = {  # dense FP16 TFLOP/s, GB/s

@@ -24,7 +24,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from picme_sdk import manifest
+from picme_sdk.bundle import manifest
 from training.model import Picme
 
 

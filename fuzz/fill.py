@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from picme_sdk.holes import find_holes
-from picme_sdk.imaging import ImageLike, load
-from picme_sdk.masks import MaskLike, load_mask
+from picme_sdk.pixels.crops import find_holes
+from picme_sdk.pixels.mask import MaskLike, load_mask
+from picme_sdk.pixels.photo import ImageLike, load
 
 SIDE = 16  # of the square that the model would see
 

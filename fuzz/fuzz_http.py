@@ -19,8 +19,8 @@ import numpy as np
 from PIL import Image
 
 from picme_sdk.backends import Arrays
+from picme_sdk.bundle.manifest import parse_manifest
 from picme_sdk.completer import Completer
-from picme_sdk.manifest import parse_manifest
 from picme_sdk.studio.api import Studio
 from picme_sdk.studio.app import build
 from picme_sdk.studio.guard import App

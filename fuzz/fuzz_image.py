@@ -7,7 +7,7 @@ from PIL import Image
 
 from fuzz.fill import centre, fill
 from picme_sdk.errors import PicmeError
-from picme_sdk.imaging import FORMATS, MOST_PIXELS, load
+from picme_sdk.pixels.photo import FORMATS, MOST_PIXELS, load
 from picme_sdk.studio.pictures import read_hole, read_photo, to_text
 
 # Larger pictures only take longer, so they are left out; up to the limit, from which on they are refused.

@@ -4,10 +4,10 @@ import atexit
 import os
 import tempfile
 
-from picme_sdk import manifest
-from picme_sdk.bundle import Bundle
+from picme_sdk.bundle import manifest
+from picme_sdk.bundle.bundle import Bundle
+from picme_sdk.bundle.onnx_check import check_self_contained
 from picme_sdk.errors import BadBundle
-from picme_sdk.onnxfile import check_self_contained
 
 
 def scratch() -> tuple[int, str]:

@@ -4,8 +4,8 @@ import base64
 import struct
 import zlib
 
-from picme_sdk import token
 from picme_sdk.errors import BadToken
+from picme_sdk.mixture import token
 
 MODEL_ID = "55" * 32
 

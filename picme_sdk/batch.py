@@ -16,8 +16,8 @@ from PIL import Image
 
 from picme_sdk.completer import Completer
 from picme_sdk.errors import BadMask, PicmeError
-from picme_sdk.imaging import save_png
-from picme_sdk.masks import MaskLike
+from picme_sdk.pixels.mask import MaskLike
+from picme_sdk.pixels.photo import save_png
 
 SUFFIXES = {".jpg", ".jpeg", ".png", ".webp", ".bmp", ".tif", ".tiff"}
 WORKERS = 3  # for a completer that uses all cores: one photo is computed while others are read and written

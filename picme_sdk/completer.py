@@ -12,13 +12,13 @@ from types import TracebackType
 import numpy as np
 
 from picme_sdk.backends import open_backend
-from picme_sdk.bundle import Bundle
+from picme_sdk.bundle.bundle import Bundle
+from picme_sdk.bundle.manifest import Manifest
 from picme_sdk.errors import BadArgument, BadBundle, Closed, NumericalError
-from picme_sdk.holes import Hole, find_holes
-from picme_sdk.imaging import ImageLike, load
-from picme_sdk.manifest import Manifest
-from picme_sdk.masks import MaskLike, load_mask
-from picme_sdk.sampling import Mixture
+from picme_sdk.mixture.mixture import Mixture
+from picme_sdk.pixels.crops import Hole, find_holes
+from picme_sdk.pixels.mask import MaskLike, load_mask
+from picme_sdk.pixels.photo import ImageLike, load
 from picme_sdk.scene import Completion, Region, Scene
 
 SHIPPED = "pets256"

@@ -15,14 +15,14 @@ from typing import Any
 
 import numpy as np
 
-from picme_sdk import sampling
-from picme_sdk import token as tokens
 from picme_sdk.backends import Arrays, Backend
 from picme_sdk.errors import BadArgument, BadToken
-from picme_sdk.holes import Hole
-from picme_sdk.imaging import U8, Photo
-from picme_sdk.sampling import F64, Draw, Mixture
-from picme_sdk.token import Blend, Recipe, Variation, f32
+from picme_sdk.mixture import mixture as sampling
+from picme_sdk.mixture import token as tokens
+from picme_sdk.mixture.mixture import F64, Draw, Mixture
+from picme_sdk.mixture.token import Blend, Recipe, Variation, f32
+from picme_sdk.pixels.crops import Hole
+from picme_sdk.pixels.photo import U8, Photo
 
 
 @dataclass(frozen=True)

@@ -31,7 +31,7 @@ from torch import Tensor
 
 from picme_sdk.completer import Completer
 from picme_sdk.errors import BadArgument, FileExists
-from picme_sdk.sampling import normals
+from picme_sdk.mixture.mixture import normals
 from training.cases import Case, Cases
 from training.evaluate import add_common, check, floats, guarded
 from training.lpips import Lpips, load_lpips, whole

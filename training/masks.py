@@ -12,7 +12,7 @@ import numpy as np
 from numpy.random import Generator
 from PIL import Image, ImageDraw
 
-from picme_sdk.imaging import open_image
+from picme_sdk.pixels.photo import open_image
 from training.config import MaskMix
 
 

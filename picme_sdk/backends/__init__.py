@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 from numpy.typing import NDArray
 
-from picme_sdk.bundle import Bundle
+from picme_sdk.bundle.bundle import Bundle
 from picme_sdk.errors import BackendUnavailable, BadArgument
 
 log = logging.getLogger("picme_sdk")

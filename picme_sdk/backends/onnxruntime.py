@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from picme_sdk.backends import Arrays
-from picme_sdk.bundle import Bundle
+from picme_sdk.bundle.bundle import Bundle
+from picme_sdk.bundle.manifest import GRAPHS, GraphFile, Tensor
 from picme_sdk.errors import BackendUnavailable, BadBundle, Closed
-from picme_sdk.manifest import GRAPHS, GraphFile, Tensor
 
 PROVIDERS = {
     "cpu": "CPUExecutionProvider",

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 from picme_sdk import __version__
 from picme_sdk.completer import Completer
 from picme_sdk.errors import BadArgument
-from picme_sdk.imaging import Box
+from picme_sdk.pixels.photo import Box
 from picme_sdk.scene import Completion, Scene
 from picme_sdk.studio.pictures import MOST_PIXELS, check_picture, png, preview, read_hole, read_photo, to_text
 from picme_sdk.studio.store import Jobs, Kept, Store

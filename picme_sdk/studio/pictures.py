@@ -10,8 +10,8 @@ from typing import Any
 from PIL import Image, PngImagePlugin, UnidentifiedImageError
 
 from picme_sdk.errors import BadArgument, BadImage, ImageTooLarge
-from picme_sdk.imaging import Box, Photo, load
-from picme_sdk.masks import MaskLike, load_mask
+from picme_sdk.pixels.mask import MaskLike, load_mask
+from picme_sdk.pixels.photo import Box, Photo, load
 from picme_sdk.scene import Completion
 
 FORMATS = ("PNG", "JPEG", "WEBP")

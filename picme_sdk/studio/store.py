@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from picme_sdk.imaging import Box
+from picme_sdk.pixels.photo import Box
 from picme_sdk.scene import Scene
 from picme_sdk.studio.guard import Refused
 

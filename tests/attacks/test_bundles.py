@@ -22,9 +22,9 @@ from onnx import TensorProto, helper, numpy_helper
 
 from picme_sdk import Completer, PicmeError
 from picme_sdk.backends.tensorrt import choose_engines, rebuild
-from picme_sdk.bundle import Bundle
+from picme_sdk.bundle.bundle import Bundle
+from picme_sdk.bundle.manifest import manifest_bytes, parse_manifest, seal_of
 from picme_sdk.errors import BackendUnavailable, BadBundle
-from picme_sdk.manifest import manifest_bytes, parse_manifest, seal_of
 from tests.attacks.conftest import MASK, PHOTO
 
 

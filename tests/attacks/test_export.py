@@ -19,7 +19,7 @@ from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
 from export.report import polygraphy_commands
-from picme_sdk.bundle import Bundle
+from picme_sdk.bundle.bundle import Bundle
 from tests.conftest import ROOT
 from training.checkpoint import KEY, CheckpointError, load_weights
 

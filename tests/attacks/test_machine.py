@@ -158,7 +158,7 @@ from pathlib import Path
 from picme_sdk.cli import main
 from training.checkpoint import CheckpointError, Progress, load_weights, save_weights
 from export.write import write_bundle
-from picme_sdk.bundle import Bundle
+from picme_sdk.bundle.bundle import Bundle
 photo, mask, clip, bundle, checkpoint, good, closed = sys.argv[1:]
 model, config, _ = load_weights(Path(checkpoint))
 source = Bundle(bundle)

@@ -14,7 +14,7 @@ from PIL import Image
 
 from picme_sdk import Completer
 from picme_sdk.errors import BadImage, BadMask, NumericalError
-from picme_sdk.imaging import save_png
+from picme_sdk.pixels.photo import save_png
 from tests.attacks.conftest import MASK, PHOTO
 from tests.attacks.test_images import encoded
 from tests.vectors.make import photo as formula

@@ -17,8 +17,8 @@ import pytest
 from benchmarks import soak
 from picme_sdk import Completer, Completion, PicmeError, Scene
 from picme_sdk.errors import BadArgument, BadToken, Closed, NumericalError
-from picme_sdk.frames import complete_frames
-from picme_sdk.sampling import Mixture
+from picme_sdk.mixture.mixture import Mixture
+from picme_sdk.video.frames import complete_frames
 from tests.attacks.conftest import MASK, PHOTO
 
 

@@ -16,9 +16,9 @@ from safetensors.torch import load_file, save_file
 from export.graphs import DecoderGraph, EncoderGraph, graph_specs
 from export.onnx_files import ExportError, check, half, to_onnx
 from export.verify import Chain, hard_photos, latents, verify
-from picme_sdk.bundle import Bundle
+from picme_sdk.bundle.bundle import Bundle
+from picme_sdk.bundle.manifest import GRAPHS
 from picme_sdk.errors import BadBundle
-from picme_sdk.manifest import GRAPHS
 from tests.conftest import ROOT
 from training.checkpoint import load_weights
 from training.model import Picme, PicmeConfig

@@ -8,11 +8,11 @@ from PIL import Image
 
 from fuzz import fuzz_http, fuzz_manifest
 from fuzz.fill import centre, fill
-from picme_sdk import holes
+from picme_sdk.bundle.manifest import parse_manifest
 from picme_sdk.errors import BadBundle, BadMask
-from picme_sdk.imaging import load, save_png
-from picme_sdk.manifest import parse_manifest
-from picme_sdk.masks import load_mask
+from picme_sdk.pixels import crops as holes
+from picme_sdk.pixels.mask import load_mask
+from picme_sdk.pixels.photo import load, save_png
 from tests.conftest import ROOT, read_image
 
 CORPUS = ROOT / "fuzz" / "corpus"

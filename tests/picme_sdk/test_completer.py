@@ -10,7 +10,7 @@ import pytest
 
 from picme_sdk import Completer, Completion, Scene
 from picme_sdk.errors import BackendUnavailable, BadArgument, BadBundle, BadToken, Closed, NumericalError
-from picme_sdk.sampling import normals
+from picme_sdk.mixture.mixture import normals
 from tests.vectors.make import photo as formula
 
 PHOTO = formula(64, 48)

@@ -20,10 +20,11 @@ import numpy as np
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE.parents[1]))
 
-from picme_sdk import sampling, token  # noqa: E402
-from picme_sdk.holes import find_holes  # noqa: E402
-from picme_sdk.imaging import load  # noqa: E402
-from picme_sdk.masks import load_mask  # noqa: E402
+from picme_sdk.mixture import mixture as sampling  # noqa: E402
+from picme_sdk.mixture import token  # noqa: E402
+from picme_sdk.pixels.crops import find_holes  # noqa: E402
+from picme_sdk.pixels.mask import load_mask  # noqa: E402
+from picme_sdk.pixels.photo import load  # noqa: E402
 
 MODEL = "0123456789abcdef" * 4
 SEEDS = (0, 7, 2**32 - 1, 2**32, 2**64 - 1)
