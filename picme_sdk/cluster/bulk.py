@@ -1,68 +1,61 @@
 """Many photos on many workers, on Ray Data: names go out, each worker reads, completes and writes, rows of a report come back.
 
-What is finished is known by the files themselves, so a job that was broken off is simply started again: photos whose results exist, and
-photos that were set aside in OUT/failed, are not touched. The report is made of the same facts, and is the same whether the job ran once or
-was started three times. Ray gives a dead worker's photos to another; one that kills its workers again and again is set aside too.
+The files themselves show what is finished, so an interrupted job is simply started again: photos whose results exist, and photos that were set
+aside in OUT/failed, are not touched. The report is derived from the same facts, so it is the same whether the job ran once or was started three
+times. Ray gives a dead worker's photos to another one; a photo that kills its workers again and again is set aside, too.
 """
 
 from __future__ import annotations
 
 import io
 import json
-import tempfile
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from PIL import Image
-
-from picme_sdk.batch import SUFFIXES, WORKERS, result_path
+from picme_sdk.batch import WORKERS, Sampling, is_photo, mask_names, no_mask, result_path
 from picme_sdk.cluster.connection import Workers, imported
 from picme_sdk.cluster.places import Place
-from picme_sdk.completer import Completer
-from picme_sdk.errors import BadArgument, BadMask, PicmeError
+from picme_sdk.completer import CompleterOptions
+from picme_sdk.errors import BadArgument, describe
 from picme_sdk.io import replacing
 from picme_sdk.mixture import token as tokens
-from picme_sdk.mixture.mixture import Draw
+from picme_sdk.mixture.recipe import Draw
 from picme_sdk.pixels.mask import MaskLike
-from picme_sdk.pixels.photo import load, save_png
+from picme_sdk.pixels.photo import load
+from picme_sdk.pixels.png import png_bytes, read_token
 
 BLOCK = 16  # photos of one task: what a dead worker's successor looks at again
-DEATHS = 2  # of workers at one photo, and one before it was known which, until it is set aside
-FAILED = "failed"  # folder, in the output, of what was set aside
+MAX_DEATHS = (
+    2  # of workers at one photo, after the one that did not show which photo it was; then the photo is set aside
+)
+FAILED = "failed"  # folder, inside the output, of photos that were set aside
 
-Row = dict[
-    str, Any
-]  # photo, state ("done" or "failed"), error, results, fresh (made by this job, not by an earlier one)
+# photo, state ("done" or "failed"), error, results, fresh (done by this job, not by an earlier one)
+Row = dict[str, Any]
 
 
 @dataclass(frozen=True)
 class BulkJob:
-    """What to do with each photo, and with which model. The bundle must be at the same path on every machine."""
+    """Which photos get what, from which model. The bundle must be at the same path on every machine."""
 
     photos: Place
     out: Place
     mask: Place | None  # one file for all, a folder with a mask of the same name for each, or None: transparent pixels
-    n: int = 1
-    seed: int = 0
-    strategy: str = "likely"
-    temperature: float = 1.0
-    bundle: str | None = None
-    device: str = "auto"
-    threads: int | None = None
-    precision: str | None = None
+    sampling: Sampling
+    completer: CompleterOptions
 
     def targets(self, photo: str) -> list[str]:
-        return [result_path(Path(), Path(photo), number + 1).name for number in range(self.n)]
+        return [result_path(Path(), Path(photo), number + 1).name for number in range(self.sampling.n)]
 
 
 def photos_of(place: Place) -> list[str]:
     """Names of the pictures in a folder, as `picme batch` finds them."""
     if not place.is_folder():
         raise BadArgument(f"{place}", "a folder of photos", "check the path")
-    return [name for name in place.names() if Path(name).suffix.lower() in SUFFIXES and not name.startswith(".")]
+    return [name for name in place.names() if is_photo(name)]
 
 
 def run_bulk(job: BulkJob, workers: Workers, done: Callable[[Row], None]) -> None:
@@ -76,7 +69,7 @@ def run_bulk(job: BulkJob, workers: Workers, done: Callable[[Row], None]) -> Non
     context.execution_options.preserve_order = True
     blocks = -(-len(names) // BLOCK)
     pool = ray.data.ActorPoolStrategy(min_size=1, max_size=workers.count, initial_size=min(workers.count, blocks))
-    deaths = ray.remote(num_cpus=0)(Deaths).remote()
+    deaths = ray.remote(num_cpus=0)(DeathCounter).remote()
     dataset = ray.data.from_blocks([_block(names[i : i + BLOCK]) for i in range(0, len(names), BLOCK)])
     rows = dataset.map_batches(
         Worker, fn_constructor_args=(job, deaths), batch_size=None, batch_format="pyarrow", compute=pool, **workers.resources
@@ -92,7 +85,7 @@ def _block(names: list[str]) -> Any:
 
 
 def schema() -> Any:
-    """Of the report's rows."""
+    """The Arrow schema of the report's rows."""
     import pyarrow as pa
 
     result = pa.struct([("file", pa.string()), ("primitive", pa.int32()), ("token", pa.string())])
@@ -100,14 +93,14 @@ def schema() -> Any:
     return pa.schema([*fields, ("fresh", pa.bool_())])
 
 
-class Deaths:
-    """Counts beginnings without an end: what was begun twice was in a worker's hands when it died. Lives beside the driver."""
+class DeathCounter:
+    """Counts beginnings without an end: a task that begins twice was running when its worker died. Lives beside the driver."""
 
     def __init__(self) -> None:
         self._begun: dict[str, int] = {}
 
     def begin(self, what: str) -> int:
-        """How many died at it."""
+        """How many workers have died at it."""
         self._begun[what] = self._begun.get(what, -1) + 1
         return self._begun[what]
 
@@ -116,11 +109,11 @@ class Deaths:
 
 
 class Worker:
-    """One model, sized to its share of a machine. Ray Data keeps one in each process of the pool and gives it block after block."""
+    """One model, sized to its share of a machine. Ray Data keeps one in each process of the pool and sends it block after block."""
 
     def __init__(self, job: BulkJob, deaths: Any) -> None:
         self.job, self.deaths = job, deaths
-        self.completer = Completer(job.bundle, job.device, job.threads, job.precision)
+        self.completer = job.completer.open()
         self.failed = job.out / FAILED
         self.mask = job.mask.read() if job.mask is not None and job.mask.has() else None  # one for all
 
@@ -128,30 +121,30 @@ class Worker:
         import pyarrow
 
         names = block.column("photo").to_pylist()
-        if self._died(f"block {names[0]}"):  # whose fault it was shows one by one
+        if self._died(f"block {names[0]}"):  # one by one shows which photo it was
             rows = list(self._carefully(names))
         else:
             with ThreadPoolExecutor(WORKERS) as pool:
                 rows = list(pool.map(self.complete, names))
-        self._tell("end", f"block {names[0]}")
+        self._count("end", f"block {names[0]}")
         return pyarrow.Table.from_pylist(rows, schema())
 
-    def _tell(self, method: str, what: str) -> Any:
+    def _count(self, method: str, what: str) -> Any:
         return imported().get(getattr(self.deaths, method).remote(what))
 
     def _died(self, what: str) -> int:
-        return int(self._tell("begin", what))
+        return int(self._count("begin", what))
 
     def _carefully(self, names: list[str]) -> Iterator[Row]:
         for name in names:
-            if self._died(name) < DEATHS:
+            if self._died(name) < MAX_DEATHS:
                 yield self.complete(name)
             else:
-                yield self.set_aside(name, f"its worker died {DEATHS} times at it")
-            self._tell("end", name)
+                yield self.set_aside(name, f"its worker died {MAX_DEATHS} times at it")
+            self._count("end", name)
 
     def complete(self, name: str) -> Row:
-        """One photo: what exists is left alone, and every fault becomes a row."""
+        """One photo: existing results are left alone, and every fault becomes a row."""
         try:
             targets, out = self.job.targets(name), self.job.out
             missing = [target for target in targets if not out.has(target)]
@@ -159,49 +152,42 @@ class Worker:
                 error = json.loads(self.failed.read(f"{name}.json"))["error"]
                 return {"photo": name, "state": "failed", "error": error, "results": [], "fresh": False}
             if missing:
-                self._make(name, targets, missing)
-            results = [self._described(target) for target in targets]
+                self._write(name, targets, missing)
+            results = [self._describe(target) for target in targets]
         except Exception as error:  # whatever one file does, the others go on
-            told = str(error) if isinstance(error, (PicmeError, OSError)) else f"{type(error).__name__}: {error}"
-            return self.set_aside(name, told)
+            return self.set_aside(name, describe(error))
         return {"photo": name, "state": "done", "error": "", "results": results, "fresh": bool(missing)}
 
     def set_aside(self, name: str, error: str) -> Row:
         self.failed.write(f"{name}.json", json.dumps({"photo": name, "error": error}).encode() + b"\n")
         return {"photo": name, "state": "failed", "error": error, "results": [], "fresh": True}
 
-    def _make(self, name: str, targets: list[str], missing: list[str]) -> None:
-        job = self.job
-        photo = load(job.photos.read(name)).pixels
-        results = self.completer.encode(photo, self._mask(name)).sample(
-            job.n, job.seed, job.strategy, None, job.temperature
-        )
-        with tempfile.TemporaryDirectory() as folder:
-            for target, result in zip(targets, results, strict=True):
-                if target in missing:
-                    made = Path(folder) / "result.png"
-                    save_png(result.image, made, result.token)
-                    job.out.write(target, made.read_bytes())
+    def _write(self, name: str, targets: list[str], missing: list[str]) -> None:
+        photo = load(self.job.photos.read(name)).pixels
+        results = self.job.sampling.of(self.completer.encode(photo, self._mask(name)))
+        for target, result in zip(targets, results, strict=True):
+            if target in missing:
+                self.job.out.write(target, png_bytes(result.image, result.token))
 
     def _mask(self, name: str) -> MaskLike:
         mask = self.job.mask
         if mask is None or self.mask is not None:
             return self.mask
-        for candidate in (name, *(f"{Path(name).stem}{suffix}" for suffix in sorted(SUFFIXES))):
+        for candidate in mask_names(name):
             if mask.has(candidate):
                 return mask.read(candidate)
-        raise BadMask(f"no mask for {name} in {mask}", f"{Path(name).stem}.png or the photo's own name", "add it")
+        raise no_mask(name, mask)
 
-    def _described(self, target: str) -> dict[str, Any]:
-        """Of a result that exists: its token stands in the file."""
-        with self.job.out.open(target) as stream, Image.open(stream) as picture:
-            token = picture.info.get("picme-token", "")
+    def _describe(self, target: str) -> dict[str, Any]:
+        """A result that exists: its token is in the file."""
+        with self.job.out.open(target) as stream:
+            token = read_token(stream)
         recipe = tokens.decode(token, self.completer.manifest.model_id)
         return {"file": target, "primitive": recipe.primitives[0] if isinstance(recipe, Draw) else None, "token": token}
 
 
-class Report:
-    """Rows into a Parquet file, or into JSON as `picme batch` writes it; the file appears when `close` is called."""
+class ReportFile:
+    """Collects rows for a Parquet file, or for JSON as `picme batch` writes it; the file appears when `close` is called."""
 
     def __init__(self, path: Path) -> None:
         self.path = path

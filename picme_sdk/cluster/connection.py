@@ -1,4 +1,4 @@
-"""A Ray cluster: somebody's, by its address, or one of our own on this machine for as long as it is needed."""
+"""A Ray cluster: an existing one, by its address, or our own on this machine for as long as it is needed."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from typing import Any
 from picme_sdk.errors import BackendUnavailable, BadArgument
 
 LOCAL = "local"  # the address of a cluster of our own
-STORE_BYTES = 256 << 20  # of a local cluster's object store: it holds names and requests, not data sets
-# Ray listens on every interface, and whoever reaches it runs code. A cluster of our own stays on the loopback (the variable's name
-# is Ray's, and works on Linux too) and asks for a token that only its own processes know.
+STORE_BYTES = 256 << 20  # of a local cluster's object store, which holds names and requests, not data sets
+# Ray listens on every interface, and whoever reaches it can run code. Our own cluster stays on the loopback (the variable's name is Ray's, and works on
+# Linux, too) and requires a token that only its own processes know.
 PRIVATE = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0", "RAY_AUTH_MODE": "token", "RAY_USAGE_STATS_ENABLED": "0"}
 
 
 @contextmanager
-def joined(address: str = LOCAL, cpus: int | None = None) -> Iterator[Any]:
-    """The module `ray`, connected. `cpus` is how many cores a local cluster believes it has (None = all)."""
+def connected(address: str = LOCAL, cpus: int | None = None) -> Iterator[Any]:
+    """The module `ray`, connected. `cpus` is the number of cores that a local cluster assumes (None = all)."""
     ray = imported(address)
     try:
         if address == LOCAL:
@@ -41,7 +41,7 @@ def joined(address: str = LOCAL, cpus: int | None = None) -> Iterator[Any]:
 
 
 def imported(address: str | None = None) -> Any:
-    """Ray with Data and Serve, or the pip line that brings them. The address matters where Ray is imported first: it reads its settings then."""
+    """Ray with Data and Serve, or the pip line that installs them. The address matters when Ray is imported first, because it reads its settings then."""
     if address == LOCAL:
         os.environ.update(PRIVATE)
         os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))
@@ -71,13 +71,13 @@ class Workers:
 
 
 def workers_of(nodes: list[dict[str, Any]], device: str, threads: int | None) -> Workers:
-    """One worker a GPU where there are any, else one a machine with all its cores, or with `threads` of them each.
+    """One worker per GPU if there are any; otherwise one per machine with all its cores, or several with `threads` cores each.
 
     nodes  as `ray.nodes()` gives them
     """
-    found = [node["Resources"] for node in nodes if node["Alive"]]
-    cards = [int(node.get("GPU", 0)) for node in found]
-    cores = [int(node.get("CPU", 0)) for node in found]
+    alive = [node["Resources"] for node in nodes if node["Alive"]]
+    cards = [int(node.get("GPU", 0)) for node in alive]
+    cores = [int(node.get("CPU", 0)) for node in alive]
     if device != "cpu" and any(cards):
         each = min(core // card for core, card in zip(cores, cards, strict=True) if card)
         return Workers(sum(cards), min(threads or each, each), 1)

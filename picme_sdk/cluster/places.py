@@ -10,11 +10,15 @@ from urllib.parse import quote
 
 from picme_sdk.errors import BadArgument
 
-WHOLE = ("s3", "gcs", "abfs")  # stores where an object appears when it is whole, and where renaming is copying
+ATOMIC = (
+    "s3",
+    "gcs",
+    "abfs",
+)  # stores where an object appears only when it is complete, and where renaming means copying
 
 
 class Place:
-    """Files by their name below a folder. It is only a text until it is used, so that it can be sent to other machines."""
+    """Files by name below a folder. It is only a text until it is used, so it can be sent to other machines."""
 
     def __init__(self, where: str) -> None:
         self.where = where if "://" in where else Path(where).resolve().as_posix()
@@ -66,15 +70,15 @@ class Place:
             return bytes(stream.readall())
 
     def open(self, name: str) -> Any:
-        """A file to read parts of."""
+        """A file opened for reading in parts."""
         system, folder = self._opened
         return system.open_input_file(f"{folder}/{name}")
 
     def write(self, name: str, data: bytes) -> None:
-        """Whole or not at all. Two writers of the same bytes do no harm."""
+        """Write a file, whole or not at all. Two writers of the same bytes do no harm."""
         system, folder = self._opened
         system.create_dir(folder, recursive=True)
-        if system.type_name in WHOLE:
+        if system.type_name in ATOMIC:
             with system.open_output_stream(f"{folder}/{name}") as stream:
                 stream.write(data)
             return

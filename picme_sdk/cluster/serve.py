@@ -1,7 +1,7 @@
 """The studio's HTTP API on many replicas, on Ray Serve.
 
 A replica is a model behind the same routes and the same guard as `picme studio`. Ray Serve listens, spreads requests, restarts replicas that die,
-adds and removes some by the load, and refuses (429, Retry-After) what would have to wait behind a full queue; a request that is not
+adds and removes some as the load changes, and refuses (429, Retry-After) requests that find the queue full; a request that is not
 answered in time is ended (408).
 """
 
@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import asyncio
 import urllib.request
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from picme_sdk.cluster.connection import Workers, imported
 from picme_sdk.cluster.merging import Merging
-from picme_sdk.cluster.scenes import Album, SharedStudio
-from picme_sdk.completer import Completer
+from picme_sdk.cluster.scenes import SceneRegistry, SharedStudio
+from picme_sdk.completer import Completer, CompleterOptions
 from picme_sdk.errors import BadArgument
 from picme_sdk.studio.app import build
 from picme_sdk.studio.guard import App, Receive, Scope, Send, answer
@@ -23,8 +23,8 @@ from picme_sdk.studio.store import Jobs
 
 NAME = "picme"
 RETRY_SECONDS = 1
-GROW_SECONDS, SHRINK_SECONDS = 10.0, 300.0  # of more load, or of less, before the number of replicas follows
-FAMILY = "ray_serve_"  # of the metrics that speak of requests and replicas; the others are Ray's own
+GROW_SECONDS, SHRINK_SECONDS = 10.0, 300.0  # of higher or lower load before the number of replicas follows
+FAMILY = "ray_serve_"  # prefix of the metrics about requests and replicas; the others are Ray's own
 
 
 @dataclass(frozen=True)
@@ -34,34 +34,30 @@ class Service:
     token: str
     host: str = "127.0.0.1"
     port: int = 8000
-    replicas: tuple[int, int] = (1, 1)  # fewest and most
+    replicas: tuple[int, int] = (1, 1)  # minimum and maximum
     ongoing: int = 4  # requests that a replica works on at once: one computes while others read and write pictures
     queue: int = 16  # requests that wait for a replica; further ones are refused
-    deadline: float = (
-        30.0  # seconds from a request's arrival to its end; the header X-Request-Timeout-Seconds sets another
-    )
-    bundle: str | None = None
-    device: str = "auto"
-    threads: int | None = None
-    precision: str | None = None
+    # Seconds from a request's arrival to its end; the header X-Request-Timeout-Seconds sets another.
+    deadline: float = 30.0
+    completer: CompleterOptions = field(default_factory=CompleterOptions)
 
     def __post_init__(self) -> None:
-        fewest, most = self.replicas
-        for name, value in (("--replicas", fewest), ("--ongoing", self.ongoing), ("--queue", self.queue), ("--deadline", self.deadline)):  # fmt: skip
+        low, high = self.replicas
+        for name, value in (("--replicas", low), ("--ongoing", self.ongoing), ("--queue", self.queue), ("--deadline", self.deadline)):  # fmt: skip
             if value <= 0:
                 raise BadArgument(f"{name} {value}", "more than 0", "choose another")
-        if most < fewest:
-            raise BadArgument(f"--replicas {fewest}:{most}", "the fewest first", "turn them round")
+        if high < low:
+            raise BadArgument(f"--replicas {low}:{high}", "the smaller number first", "swap them")
 
 
 class Replica:
     """One model and its routes."""
 
-    async def __init__(self, service: Service, album: Any) -> None:  # type: ignore[misc]  # Ray Serve awaits it
+    async def __init__(self, service: Service, registry: Any) -> None:  # type: ignore[misc]  # Ray Serve awaits it
         self.service = service
-        completer = Completer(service.bundle, service.device, service.threads, service.precision)
-        completer._backend = Merging(completer._backend, asyncio.get_running_loop(), service.ongoing)
-        self.studio = SharedStudio(completer, album, Jobs(service.ongoing, service.ongoing))
+        loop = asyncio.get_running_loop()
+        pipeline = service.completer.open().pipeline.wrapped(lambda backend: Merging(backend, loop, service.ongoing))
+        self.studio = SharedStudio(Completer.from_pipeline(pipeline), registry, Jobs(service.ongoing, service.ongoing))
 
     def __serve_build_asgi_app__(self) -> App:
         service = self.service
@@ -69,7 +65,7 @@ class Replica:
 
 
 class Front:
-    """Answers /health to anybody, whatever the Host: a load balancer knows no token. The rest meets the guard."""
+    """Answers /health to anybody, whatever the Host header, because a load balancer knows no token. The guard checks all else."""
 
     def __init__(self, app: App) -> None:
         self.app = app
@@ -82,7 +78,7 @@ class Front:
 
 
 class Metrics:
-    """What Ray's agent on this machine knows of the requests and replicas here, in Prometheus' text format."""
+    """What Ray's agent on this machine knows about the requests and replicas here, in Prometheus' text format."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         await answer(send, 200, b"text/plain; version=0.0.4", await asyncio.to_thread(_metrics_here))
@@ -104,12 +100,12 @@ def deploy(service: Service, worker: Workers) -> None:
     serve = imported().serve
     from ray.serve.config import BackpressureConfig
 
-    fewest, most = service.replicas
-    scale: dict[str, Any] = {"num_replicas": fewest}
-    if most > fewest:
+    low, high = service.replicas
+    scale: dict[str, Any] = {"num_replicas": low}
+    if high > low:
         target = max(1.0, service.ongoing / 2)
         delays = {"upscale_delay_s": GROW_SECONDS, "downscale_delay_s": SHRINK_SECONDS}
-        limits = {"min_replicas": fewest, "max_replicas": most, "target_ongoing_requests": target}
+        limits = {"min_replicas": low, "max_replicas": high, "target_ongoing_requests": target}
         spans = {"metrics_interval_s": GROW_SECONDS / 2, "look_back_period_s": GROW_SECONDS}
         scale = {"autoscaling_config": {**limits, **delays, **spans}}
     replica = serve.deployment(
@@ -117,9 +113,11 @@ def deploy(service: Service, worker: Workers) -> None:
         max_queued_requests=service.queue, backpressure_config=BackpressureConfig(status_code=429, retry_after_s=RETRY_SECONDS),
         health_check_period_s=2, health_check_timeout_s=10, graceful_shutdown_timeout_s=5, **scale,
     )  # fmt: skip
-    album = serve.deployment(Album, name="album", ray_actor_options={"num_cpus": 0}, max_ongoing_requests=1000)
+    registry = serve.deployment(
+        SceneRegistry, name="scenes", ray_actor_options={"num_cpus": 0}, max_ongoing_requests=1000
+    )
     serve.start(http_options={"host": service.host, "port": service.port, "request_timeout_s": service.deadline})
-    serve.run(replica.bind(service, album.bind()), name=NAME)
+    serve.run(replica.bind(service, registry.bind()), name=NAME)
 
 
 def withdraw() -> None:

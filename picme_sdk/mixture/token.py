@@ -10,42 +10,14 @@ import binascii
 import re
 import struct
 import zlib
-from dataclasses import dataclass
 
 from picme_sdk.errors import BadArgument, BadToken
-from picme_sdk.mixture.mixture import HOTTEST, Draw
+from picme_sdk.mixture.recipe import MAX_TEMPERATURE, Blend, Draw, Recipe, Variation, generations, hole_count
 
 VERSION = 1
 LONGEST = 2048  # characters
 DEEPEST = 32
 _LETTERS = re.compile(r"[A-Za-z0-9_-]+")
-
-
-@dataclass(frozen=True)
-class Variation:
-    """The noise of `parent`, turned towards new noise numbered (seed, index)."""
-
-    parent: Recipe
-    seed: int
-    index: int
-    strength: float  # 0 = the parent itself, 1 = all new noise
-
-
-@dataclass(frozen=True)
-class Blend:
-    """A point between two recipes; 0 = the first, 1 = the second."""
-
-    first: Recipe
-    second: Recipe
-    position: float
-
-
-Recipe = Draw | Variation | Blend
-
-
-def f32(value: float) -> float:
-    """As a token stores it: results are computed with what will be replayed."""
-    return float(struct.unpack("<f", struct.pack("<f", value))[0])
 
 
 def _pack(recipe: Recipe) -> bytes:
@@ -63,7 +35,7 @@ def encode(recipe: Recipe, model_id: str) -> str:
     """The token of a recipe for the model with this id."""
     data = bytes([VERSION]) + bytes.fromhex(model_id)[:8] + _pack(recipe)
     text = base64.urlsafe_b64encode(data + struct.pack("<I", zlib.crc32(data))).decode().rstrip("=")
-    if len(text) > LONGEST or _depth(recipe) > DEEPEST:
+    if len(text) > LONGEST or generations(recipe) > DEEPEST:
         raise BadArgument("a variation of very many variations", f"at most {DEEPEST} generations", "sample anew")
     return text
 
@@ -85,7 +57,7 @@ class _Unpacker:
             (count,) = self.take("<B")
             primitives = tuple(int(p) for p in self.take(f"<{int(count)}H"))
             seed, index, temperature = self.take("<QIf")
-            if not primitives or not 0 <= temperature <= HOTTEST:
+            if not primitives or not 0 <= temperature <= MAX_TEMPERATURE:
                 raise ValueError("range")
             return Draw(primitives, int(seed), int(index), float(temperature))
         if kind == 1:
@@ -116,7 +88,7 @@ def decode(token: str, model_id: str) -> Recipe:
         recipe = reader.recipe()
         if reader.at != len(body):
             raise ValueError("length")
-        holes(recipe)
+        hole_count(recipe)
     except (ValueError, struct.error, binascii.Error, UnicodeError) as error:
         raise BadToken(f"token {shown}", "a token as a result carries it", "copy it whole") from error
     if body[1:9] != bytes.fromhex(model_id)[:8]:
@@ -124,24 +96,3 @@ def decode(token: str, model_id: str) -> Recipe:
             f"token {shown} of model {body[1:9].hex()}", f"model {model_id[:16]}", "load the bundle that made it"
         )
     return recipe
-
-
-def holes(recipe: Recipe) -> int:
-    """How many holes a recipe is for; `ValueError` if its parts disagree."""
-    if isinstance(recipe, Draw):
-        return len(recipe.primitives)
-    if isinstance(recipe, Variation):
-        return holes(recipe.parent)
-    first, second = holes(recipe.first), holes(recipe.second)
-    if first != second:
-        raise ValueError("holes")
-    return first
-
-
-def _depth(recipe: Recipe) -> int:
-    """How many steps deep a recipe is."""
-    if isinstance(recipe, Draw):
-        return 0
-    if isinstance(recipe, Variation):
-        return 1 + _depth(recipe.parent)
-    return 1 + max(_depth(recipe.first), _depth(recipe.second))

@@ -18,15 +18,15 @@ from picme_sdk.pixels.photo import U8, Box, Photo, decoded, open_image
 
 MaskLike = Union[str, "os.PathLike[str]", bytes, bytearray, memoryview, Image.Image, NDArray[Any], None]
 
-FAINT = 8  # compressed masks are a little noisy: up to this is kept, from 255 - this on is hole
-FULLEST = 0.95  # a hole larger than this share of the photo is an inverted mask
+FAINT = 8  # compressed masks are a little noisy: values up to this count as kept, values from 255 - this as hole
+MAX_HOLE_SHARE = 0.95  # a hole larger than this share of the photo means an inverted mask
 
 _CLEANED = np.array([0 if v <= FAINT else 255 if v >= 255 - FAINT else v for v in range(256)], np.uint8)
 
 
 @dataclass(frozen=True)
 class Mask:
-    """A mask without its empty margins: only what lies in `box` was looked at twice, however large the photo."""
+    """A mask without its empty margins, so that later steps cost what the hole costs, however large the photo is."""
 
     box: Box
     values: U8  # of the box, 0 = kept, 255 = hole
@@ -34,7 +34,7 @@ class Mask:
     def window(self, region: Box) -> U8:
         """The mask's values in a region of the photo."""
         left, top, right, bottom = region
-        found = np.zeros((bottom - top, right - left), np.uint8)
+        values = np.zeros((bottom - top, right - left), np.uint8)
         x0, y0, x1, y1 = (
             max(left, self.box[0]),
             max(top, self.box[1]),
@@ -43,12 +43,12 @@ class Mask:
         )
         if x0 < x1 and y0 < y1:
             own = self.values[y0 - self.box[1] : y1 - self.box[1], x0 - self.box[0] : x1 - self.box[0]]
-            found[y0 - top : y1 - top, x0 - left : x1 - left] = own
-        return found
+            values[y0 - top : y1 - top, x0 - left : x1 - left] = own
+        return values
 
 
 def load_mask(mask: MaskLike, photo: Photo) -> Mask:
-    """Take a mask of any supported kind. None takes the photo's transparent pixels as the hole."""
+    """Accept a mask of any supported kind. None takes the photo's transparent pixels as the hole."""
     width, height = photo.size
     values = mask_values(mask, photo)
     if values.shape != (height, width):
@@ -64,7 +64,7 @@ def load_mask(mask: MaskLike, photo: Photo) -> Mask:
         )
     part = _CLEANED.take(values[box[1] : box[3], box[0] : box[2]])
     share = np.count_nonzero(part) / values.size
-    if share > FULLEST:
+    if share > MAX_HOLE_SHARE:
         raise BadMask(
             f"a mask that is hole on {share:.0%} of the photo", "255 = hole, 0 = keep", "invert the mask: 255 - mask"
         )
@@ -72,7 +72,7 @@ def load_mask(mask: MaskLike, photo: Photo) -> Mask:
 
 
 def mask_values(mask: MaskLike, photo: Photo) -> U8:
-    """The values of a mask of any supported kind, faint ones included; its size is not checked."""
+    """The values of a mask of any supported kind, faint ones included; their size is not checked."""
     if mask is None:
         alpha = photo.alpha()
         if alpha is None:
@@ -100,14 +100,14 @@ def mask_values(mask: MaskLike, photo: Photo) -> U8:
     if image.mode in ("1", "I;16"):
         return _from_array(np.asarray(image))
     try:
-        # A painted mask on a transparent layer: what is not transparent is the hole, if transparency says anything.
+        # A mask painted on a transparent layer: if anything is transparent, the opaque pixels are the hole.
         if image.mode in ("RGBA", "LA", "PA") or "transparency" in image.info:
             image = image.convert("RGBA")
             alpha = np.asarray(image.getchannel("A"))
             if alpha.min() < 255:
                 return _from_array(alpha)
         grey = image.convert("L")
-    except (ValueError, TypeError) as error:  # Pillow can't turn every mode, nor every transparency, into grey
+    except (ValueError, TypeError) as error:  # Pillow can't convert every mode, nor every transparency, to grey
         raise BadMask(f"a mask of mode {image.mode}", "a grey one", "convert it to L first") from error
     return _from_array(np.asarray(grey))
 
@@ -139,7 +139,7 @@ def _from_array(mask: NDArray[Any]) -> U8:
 
 
 def bounds(used: NDArray[np.bool_]) -> Box:
-    """The smallest box around what is used; all zeros where nothing is."""
+    """The smallest box around the used pixels; all zeros where there are none."""
     ys = np.flatnonzero(used.any(1))
     if not len(ys):
         return 0, 0, 0, 0

@@ -1,7 +1,7 @@
 """Photos in and out: a path, bytes, a PIL image or an array goes in; the same kind and size comes out.
 
-A photo is never converted as a whole: `crop` reads only the square around a hole, and `compose` copies the photo once and changes
-pixels inside the hole only, in the photo's own mode and depth. So every other pixel is bit-identical, and a large photo costs what its hole costs.
+A photo is never converted as a whole: `crop` reads only the square around a hole, and `compose` copies the photo once and changes only
+pixels inside the hole, in the photo's own mode and depth. So every other pixel is bit-identical, and the cost depends on the hole, not on the photo.
 """
 
 from __future__ import annotations
@@ -10,21 +10,20 @@ import io
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Union
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image, ImageOps, PngImagePlugin, UnidentifiedImageError
+from PIL import Image, ImageOps, UnidentifiedImageError
 
-from picme_sdk.errors import BadImage, ImageTooLarge
-from picme_sdk.io import replacing
+from picme_sdk.errors import BadImage, ImageTooLarge, UnknownImageFormat
+from picme_sdk.pixels.png import png_bytes
 
 U8 = NDArray[np.uint8]
 ImageLike = Union[str, "os.PathLike[str]", bytes, bytearray, memoryview, Image.Image, NDArray[Any]]
 Box = tuple[int, int, int, int]  # left, top, right, bottom
 
-MOST_PIXELS = 100_000_000
+MAX_PIXELS = 100_000_000
 # Formats that Pillow decodes by itself; no interpreters (EPS), no vector formats.
 FORMATS = ("PNG", "JPEG", "WEBP", "BMP", "TIFF", "GIF", "PPM")
 # How a Pillow mode is worked on; palettes can't hold new colours, so they become RGB or RGBA first.
@@ -47,7 +46,7 @@ class Photo:
 
     pixels: Image.Image | NDArray[Any]  # upright
     finish: Callable[[Image.Image], Any] | None  # Pillow image -> what the user gets; None for arrays
-    opaque: bool = False  # results are opaque inside the hole, because the hole was drawn by erasing
+    opaque: bool = False  # the hole was drawn by erasing, so results are opaque inside it
 
     @property
     def size(self) -> tuple[int, int]:
@@ -125,7 +124,7 @@ def _fill(rgb: U8, like: NDArray[Any], mode: str | None) -> NDArray[Any]:
 
 
 def _blend_into(part: NDArray[Any], patch: Patch, mode: str | None, opaque: bool) -> None:
-    """Change `part` where alpha > 0; elsewhere not a bit."""
+    """Change `part` where alpha > 0 and not a single bit elsewhere."""
     fill = _fill(patch.rgb, part, mode)
     target = part[..., None] if part.ndim == 2 else part[..., : fill.shape[2]]
     if patch.alpha.min() == 255:
@@ -141,17 +140,15 @@ def _blend_into(part: NDArray[Any], patch: Patch, mode: str | None, opaque: bool
         mixed = np.rint(mixed) if part.dtype.kind == "u" else mixed
         np.copyto(target, mixed.astype(part.dtype), where=hole[..., None])
     if opaque and part.ndim == 3 and part.shape[2] in (2, 4) and mode != "CMYK":
-        most: Any = np.iinfo(part.dtype).max if part.dtype.kind == "u" else 1
-        part[..., -1][hole] = most
+        opaque_value: Any = np.iinfo(part.dtype).max if part.dtype.kind == "u" else 1
+        part[..., -1][hole] = opaque_value
 
 
 def _check_size(width: int, height: int) -> None:
     if width < 1 or height < 1:
         raise BadImage(f"a photo of {width}x{height}", "at least one pixel", "check the photo")
-    if width * height > MOST_PIXELS:
-        raise ImageTooLarge(
-            f"a photo of {width}x{height}", f"at most {MOST_PIXELS:,} pixels", "crop or shrink it first"
-        )
+    if width * height > MAX_PIXELS:
+        raise ImageTooLarge(f"a photo of {width}x{height}", f"at most {MAX_PIXELS:,} pixels", "crop or shrink it first")
 
 
 def open_image(source: str | os.PathLike[str] | bytes, what: str) -> Image.Image:
@@ -167,9 +164,11 @@ def open_image(source: str | os.PathLike[str] | bytes, what: str) -> Image.Image
     except FileNotFoundError as error:
         raise BadImage(f"{what} {shown} does not exist", "a picture file", "check the path") from error
     except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
-        raise ImageTooLarge(f"{what} {shown}", f"at most {MOST_PIXELS:,} pixels", "crop or shrink it first") from error
+        raise ImageTooLarge(f"{what} {shown}", f"at most {MAX_PIXELS:,} pixels", "crop or shrink it first") from error
     except UnidentifiedImageError as error:
-        raise BadImage(f"{what} {shown} is no picture", f"one of {', '.join(FORMATS)}", "convert it first") from error
+        raise UnknownImageFormat(
+            f"{what} {shown} is no picture", f"one of {', '.join(FORMATS)}", "convert it first"
+        ) from error
     except Exception as error:
         raise _damaged(f"{what} {shown}", error) from error
     return image
@@ -182,29 +181,13 @@ def _damaged(what: str, error: Exception) -> BadImage:
 
 
 def decoded(image: Image.Image, what: str) -> Image.Image:
-    """The image with its pixels in memory: one that Pillow has opened reads its file only when they are asked for."""
+    """The image with its pixels in memory: Pillow reads the file of an opened image only when its pixels are needed."""
     _check_size(*image.size)
     try:
         image.load()
     except Exception as error:
         raise _damaged(f"a {what}", error) from error
     return image
-
-
-def _for_png(image: Image.Image) -> Image.Image:
-    """PNG has no CMYK: such a photo leaves as RGB, without the profile that then no longer fits."""
-    if image.mode != "CMYK":
-        return image
-    image = image.convert("RGB")
-    image.info.pop("icc_profile", None)
-    return image
-
-
-def png_bytes(image: Image.Image) -> bytes:
-    """A PNG file with the image's colour profile."""
-    image, stream = _for_png(image), io.BytesIO()
-    image.save(stream, "PNG", icc_profile=image.info.get("icc_profile"))
-    return stream.getvalue()
 
 
 def _upright(image: Image.Image) -> Image.Image:
@@ -220,13 +203,13 @@ def _upright(image: Image.Image) -> Image.Image:
         raise BadImage(
             f"a picture of mode {turned.mode}", f"one of {', '.join((*WORKING, *MODES))}", "convert it to RGB"
         )
-    if not isinstance(turned.info.get("icc_profile", b""), bytes):  # a TIFF file may hold anything in its place
+    if not isinstance(turned.info.get("icc_profile", b""), bytes):  # a TIFF file may hold anything there
         turned = turned.copy()
         del turned.info["icc_profile"]
     try:
         upright = turned if turned.mode == mode else turned.convert(mode)
         Photo(upright, None).crop((0, 0, 1, 1))
-    except Exception as error:  # a transparency that is none
+    except Exception as error:  # an invalid transparency
         raise _damaged("a photo", error) from error
     return upright
 
@@ -248,9 +231,9 @@ def _check_array(pixels: NDArray[Any]) -> NDArray[Any]:
 
 
 def load(image: ImageLike) -> Photo:
-    """Take a photo of any supported kind. `BadImage` says what is wrong with others."""
+    """Accept a photo of any supported kind; `BadImage` says what is wrong with it otherwise."""
     if isinstance(image, np.ndarray):
-        return Photo(_check_array(np.asarray(image)), None)  # subclasses, such as matrices, have rules of their own
+        return Photo(_check_array(np.asarray(image)), None)  # subclasses, such as np.matrix, index differently
     if isinstance(image, Image.Image):
         return Photo(_upright(decoded(image, "photo")), lambda result: result)
     if isinstance(image, (bytes, bytearray, memoryview)):
@@ -260,13 +243,3 @@ def load(image: ImageLike) -> Photo:
     raise BadImage(
         f"a photo of type {type(image).__name__}", "a path, bytes, PIL image or numpy array", "convert it first"
     )
-
-
-def save_png(image: Image.Image, path: Path, token: str | None = None) -> None:
-    """Write a PNG, whole or not at all, with the result's token in its text. The caller has checked that the name is free."""
-    text = PngImagePlugin.PngInfo()
-    if token:
-        text.add_text("picme-token", token)
-    image = _for_png(image)
-    with replacing(path) as temporary:
-        image.save(temporary, "PNG", pnginfo=text, icc_profile=image.info.get("icc_profile"))

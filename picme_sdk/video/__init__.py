@@ -1,7 +1,9 @@
 """Video without flicker.
 
-frames.py   arrays in, completed arrays out; no video library needed
-files.py    a video file to a video file, with PyAV
+frames.py     arrays in, completed arrays out; no video library needed
+files.py      a video file to a video file
+streams.py    reading and writing video files, with PyAV
+stability.py  how much the filled pixels change from frame to frame
 """
 
 from __future__ import annotations
