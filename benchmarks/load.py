@@ -58,9 +58,9 @@ class Service:
     """`picme serve` in a process of its own."""
 
     def __init__(self, bundle: Path, replicas: int) -> None:
-        with socket.socket() as found:
-            found.bind(("127.0.0.1", 0))
-            self.port = int(found.getsockname()[1])
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            self.port = int(free.getsockname()[1])
         self.token = secrets.token_urlsafe(24)
         limits = ["--replicas", str(replicas), "--ongoing", str(ONGOING), "--queue", str(QUEUE), "--threads", "1"]
         command = [*PICME, "serve", "--bundle", str(bundle), "--port", str(self.port), "--token", self.token, *limits]
@@ -206,11 +206,13 @@ def merge(bundle: Path) -> list[dict[str, Any]]:
 
 def merged(bundle: Path, threads: int) -> list[dict[str, Any]]:
     with Completer(bundle, "cpu", threads) as completer:
-        skips = completer.encode(*photo_and_mask(completer.manifest.image_size))._regions[0].skips
+        image, mask = photo_and_mask(completer.manifest.image_size)
+        backend = completer.pipeline.backend
+        skips = backend.encode(image, mask).skips
         z = np.random.default_rng(1).standard_normal((8, completer.manifest.latent)).astype(np.float32)
 
         def decode(latents: int) -> Callable[[], object]:
-            return lambda: completer._backend.run("decoder", {"z": z[:latents], **skips})
+            return lambda: backend.decode(skips, z[:latents])
 
         times = rounds({str(latents): decode(latents) for latents in (1, 2, 4, 8)}, 30)
     each = {latents: float(np.median(times[latents])) / int(latents) for latents in times}

@@ -24,7 +24,7 @@ import numpy as np
 from PIL import Image
 
 from benchmarks.measure import rounds
-from picme_sdk.batch import Job, photos_in, run_batch
+from picme_sdk.batch import Folder, Sampling, photos_in, run_batch
 from picme_sdk.completer import Completer, shipped_bundle
 
 HOLE = 128  # pixels a side, in every photo
@@ -77,7 +77,7 @@ def batch_throughput(completer: Completer) -> dict[str, float]:
             completer.complete(photo, folder / "mask.png", n=1, seed=0)[0].image.save(folder / f"{photo.stem}.png")
         plain = time.perf_counter() - start
         start = time.perf_counter()
-        run_batch(completer, photos, Job(folder / "out", folder / "mask.png"), lambda report: None)
+        run_batch(completer, photos, Folder(folder / "out", folder / "mask.png"), Sampling(), lambda report: None)
         pooled = time.perf_counter() - start
     return {"loop": round(len(photos) / plain, 1), "batch": round(len(photos) / pooled, 1)}
 

@@ -8,7 +8,7 @@ import io
 
 from PIL import Image, UnidentifiedImageError
 
-from picme_sdk.errors import BadArgument, BadImage, ImageTooLarge, UnknownImageFormat
+from picme_sdk.errors import BadArgument, BadImage, ImageTooLarge
 from picme_sdk.pixels.mask import MaskLike, load_mask
 from picme_sdk.pixels.photo import Box, Photo, load
 from picme_sdk.pixels.png import png_bytes
@@ -41,7 +41,7 @@ def check_picture(data: bytes, what: str) -> str:
     except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
         raise _too_large(what) from error
     except UnidentifiedImageError as error:
-        raise UnknownImageFormat(
+        raise BadImage(
             f"a {what} of {len(data):,} bytes is no such picture", "PNG, JPEG or WebP", "convert it"
         ) from error
     except Exception as error:  # Pillow's parsers raise many exceptions on damaged data

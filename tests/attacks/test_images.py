@@ -17,7 +17,8 @@ from PIL import Image, TiffImagePlugin
 
 from picme_sdk import Completer, PicmeError
 from picme_sdk.errors import BadImage, BadMask, ImageTooLarge
-from picme_sdk.pixels.photo import load, save_png
+from picme_sdk.pixels.photo import load
+from picme_sdk.pixels.png import save_png
 from tests.attacks.conftest import MASK, PHOTO
 
 

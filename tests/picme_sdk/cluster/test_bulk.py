@@ -144,10 +144,11 @@ def test_a_restarted_job_continues_and_rewrites_nothing(
 
 KILLER = """
 import os, sys
-from picme_sdk.cli import main
+from picme_sdk.batch import Sampling
 from picme_sdk.cluster import bulk
-from picme_sdk.cluster.connection import joined, workers_of
+from picme_sdk.cluster.connection import connected, workers_of
 from picme_sdk.cluster.places import Place
+from picme_sdk.completer import CompleterOptions
 
 class Fragile(bulk.Worker):
     def complete(self, name):
@@ -157,9 +158,10 @@ class Fragile(bulk.Worker):
 
 photos, out, bundle, address = sys.argv[1:]
 bulk.Worker = Fragile
-with joined(address) as ray:
+with connected(address) as ray:
     workers = workers_of(ray.nodes(), "cpu", None)
-    job = bulk.BulkJob(Place(photos), Place(out), Place(photos + "/mask.tmp"), bundle=bundle, device="cpu", threads=1)
+    options = CompleterOptions(bundle, "cpu", 1)
+    job = bulk.BulkJob(Place(photos), Place(out), Place(photos + "/mask.tmp"), Sampling(), options)
     bulk.run_bulk(job, workers, lambda row: print(row["photo"], row["state"], row["error"], flush=True))
 """
 

@@ -8,43 +8,47 @@ import numpy as np
 import pytest
 
 from picme_sdk import Completer
-from picme_sdk.backends import Arrays
+from picme_sdk.backends.protocol import Backend, Encoded
 from picme_sdk.cluster.connection import Workers, workers_of
-from picme_sdk.cluster.merging import decode_together
+from picme_sdk.cluster.merging import decode_merged
 from picme_sdk.errors import BadArgument
-from tests.picme_sdk.studio.conftest import MASK, PHOTO
 
 
 class Counting:
-    """A back end that tells how many latents each of its decoder calls had."""
+    """A back end that records how many latents each of its decoder calls had."""
 
-    def __init__(self, completer: Completer) -> None:
-        self.inner, self.calls = completer._backend, []
-        self.name, self.device, self.batch = self.inner.name, self.inner.device, 8
+    def __init__(self, backend: Backend) -> None:
+        self.inner, self.calls = backend, []
+        self.name, self.device, self.batch = backend.name, backend.device, 8
 
-    def run(self, graph: str, inputs: Arrays) -> Arrays:
-        self.calls.append(len(inputs["z"]))
-        return self.inner.run(graph, inputs)
+    def encode(self, image: np.ndarray, mask: np.ndarray) -> Encoded:
+        return self.inner.encode(image, mask)
+
+    def decode(self, skips: object, z: np.ndarray) -> np.ndarray:
+        self.calls.append(len(z))
+        return self.inner.decode(skips, z)
 
     def close(self) -> None:
         self.inner.close()
 
 
-def test_calls_of_one_scene_become_one_and_everybody_gets_their_own(bundle_folder: Path) -> None:
+def test_calls_of_one_region_become_one_and_everybody_gets_their_own(bundle_folder: Path) -> None:
     random = np.random.default_rng(0)
     with Completer(bundle_folder) as completer:
-        first, second = (completer.encode(photo, MASK)._regions[0].skips for photo in (PHOTO, 255 - PHOTO))
+        backend, size = completer.pipeline.backend, completer.manifest.image_size
+        mask = np.full((size, size), 255, np.uint8)
+        first, second = (backend.encode(np.full((size, size, 3), value, np.uint8), mask).skips for value in (50, 200))
         calls = [
-            {"z": random.standard_normal((rows, 16), np.float32), **skips}
+            (skips, random.standard_normal((rows, 16), np.float32))
             for skips, rows in ((first, 1), (second, 2), (first, 3), (first, 5), (second, 1))
         ]
-        backend = Counting(completer)
-        answers = decode_together(backend, calls)
-        assert sorted(backend.calls) == [3, 4, 5]  # 1 + 3, then 5 that would be more than eight; 2 + 1
-        for call, answer in zip(calls, answers, strict=True):
-            expected = completer._backend.run("decoder", call)["image"].astype(int)
-            assert answer["image"].shape == expected.shape
-            assert np.abs(answer["image"] - expected).max() <= 1  # sums in another order may round otherwise
+        counting = Counting(backend)
+        answers = decode_merged(counting, calls)
+        assert sorted(counting.calls) == [3, 4, 5]  # 1 + 3, then 5 that would be more than eight; 2 + 1
+        for (skips, z), answer in zip(calls, answers, strict=True):
+            expected = backend.decode(skips, z).astype(int)
+            assert answer.shape == expected.shape
+            assert np.abs(answer - expected).max() <= 1  # sums in another order may round differently
 
 
 def node(cpus: int, gpus: int = 0, alive: bool = True) -> dict[str, object]:

@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 
 from picme_sdk.errors import BadArgument, NumericalError
-from picme_sdk.mixture import mixture as sampling
-from picme_sdk.mixture.mixture import Mixture, draws, normals, philox, uniform
+from picme_sdk.mixture.mixture import Mixture
+from picme_sdk.mixture.philox import normals, philox, uniform
+from picme_sdk.mixture.recipe import check_arguments, draws
 from tests.conftest import ROOT
 from tests.vectors import make
 
@@ -90,7 +91,8 @@ def test_likely_starts_with_the_heaviest_mean_and_falls() -> None:
     assert made[0].primitives == (1,)
     assert made[0].temperature == 0
     ranks = [
-        mixtures[0].log_prob(d.primitives[0], d.temperature * normals(d.seed, d.index, 32).astype(float)) for d in made
+        mixtures[0].log_density(d.primitives[0], d.temperature * normals(d.seed, d.index, 32).astype(float))
+        for d in made
     ]
     assert ranks == sorted(ranks, reverse=True)
 
@@ -110,7 +112,7 @@ def test_temperature_zero_is_the_heaviest() -> None:
     assert {d.primitives for d in draws([mixture([0.3, 0.7])], 5, 0, "categorical", None, 0.0)} == {(1,)}
 
 
-def test_log_prob_is_weight_times_density() -> None:
+def test_log_density_is_weight_times_density() -> None:
     m = Mixture.of(
         np.log(np.array([[0.25, 0.75]], np.float32)),
         np.zeros((1, 2, 3), np.float32),
@@ -119,7 +121,7 @@ def test_log_prob_is_weight_times_density() -> None:
     noise = np.array([0.3, -1.0, 2.0])
     sigma = math.exp(0.5)
     density = sum(-0.5 * e * e - math.log(sigma) - 0.5 * math.log(2 * math.pi) for e in noise)
-    assert m.log_prob(1, noise) == pytest.approx(math.log(0.75) + density, abs=1e-6)
+    assert m.log_density(1, noise) == pytest.approx(math.log(0.75) + density, abs=1e-6)
 
 
 def test_ambiguity_counts_the_answers() -> None:
@@ -173,7 +175,7 @@ def test_degenerate_mixtures_are_defined() -> None:
 )  # fmt: skip
 def test_impossible_arguments_are_refused(wrong: dict, says: str) -> None:
     arguments = {"n": 6, "seed": 0, "strategy": "diverse", "primitive": None, "temperature": 1.0, "primitives": 4}
-    sampling.check_arguments(**arguments)
+    check_arguments(**arguments)
     with pytest.raises(BadArgument, match=says) as caught:
-        sampling.check_arguments(**(arguments | wrong))
+        check_arguments(**(arguments | wrong))
     assert isinstance(caught.value, ValueError)

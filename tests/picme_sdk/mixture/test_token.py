@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 
 from picme_sdk.errors import BadArgument, BadToken
-from picme_sdk.mixture.mixture import Draw
-from picme_sdk.mixture.token import LONGEST, Blend, Recipe, Variation, decode, encode, f32
+from picme_sdk.mixture.recipe import Blend, Draw, Recipe, Variation, f32
+from picme_sdk.mixture.token import LONGEST, decode, encode
 
 MODEL, OTHER = "ab" * 32, "cd" * 32
 DRAW = Draw((3,), 2**64 - 1, 12, f32(0.7))

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from picme_sdk.errors import BadMask
-from picme_sdk.pixels.crops import MOST_HOLES, _islands, find_holes
+from picme_sdk.pixels.crops import MAX_HOLES, _islands, find_crops
 from picme_sdk.pixels.mask import load_mask
 from picme_sdk.pixels.photo import load
 from tests.conftest import ROOT
@@ -25,7 +25,7 @@ def holes_of(width: int, height: int, rectangles: list[tuple[int, int, int, int]
     for left, top, right, bottom in rectangles:
         mask[top:bottom, left:right] = True
     photo = load(make.photo(width, height))
-    return find_holes(photo, load_mask(mask, photo), size, None)
+    return find_crops(photo, load_mask(mask, photo), size, None)
 
 
 @pytest.mark.parametrize("photo", [(1, 5000), (5000, 1), (3, 3), (31, 37), (8191, 17), (33, 200)])
@@ -55,7 +55,7 @@ def test_what_the_model_sees_never_mixes_with_the_hole() -> None:
             changed = pixels.copy()
             changed[mask] = fill
             photo = load(changed)
-            (hole,) = find_holes(photo, load_mask(mask, photo), size, None)
+            (hole,) = find_crops(photo, load_mask(mask, photo), size, None)
             seen.append(hole.image[hole.mask == 0])
         assert np.array_equal(*seen)
 
@@ -65,7 +65,7 @@ def test_a_square_far_beyond_the_photo_is_refused_before_memory_is_taken() -> No
     mask[50, 1000:49_000] = True
     photo = load(np.zeros((100, 50_000), np.uint8))
     with pytest.raises(BadMask, match="72000x72000"):
-        find_holes(photo, load_mask(mask, photo), 32, None)
+        find_crops(photo, load_mask(mask, photo), 32, None)
 
 
 def test_far_holes_are_apart_near_ones_together() -> None:
@@ -112,9 +112,9 @@ def test_five_thousand_islands_take_bounded_time_and_squares() -> None:
     mask[random.integers(0, 3000, 5000), random.integers(0, 3000, 5000)] = True
     photo = load(np.zeros((3000, 3000, 3), np.uint8))
     start = time.perf_counter()
-    holes = find_holes(photo, load_mask(mask, photo), 32, None)
+    holes = find_crops(photo, load_mask(mask, photo), 32, None)
     assert time.perf_counter() - start < 5
-    assert len(holes) <= MOST_HOLES
+    assert len(holes) <= MAX_HOLES
     covered = np.zeros_like(mask)
     for hole in holes:
         left, top, right, bottom = hole.box
@@ -126,7 +126,7 @@ def test_healing_removes_an_offset_at_the_edge_and_leaves_the_middle() -> None:
     (hole,) = holes_of(32, 32, [(8, 8, 24, 24)])
     square = np.clip(hole.image.astype(int) - 20, 0, 255).astype(np.uint8)[None]
     before = square.copy()
-    hole.heal(square)
+    hole.seam.heal(square)
     outside = hole.mask == 0
     assert np.array_equal(square[0][outside], before[0][outside]), "nothing outside the hole"
     assert np.array_equal(square[0, 13:19, 13:19], before[0, 13:19, 13:19]), "nor in its middle"

@@ -12,8 +12,8 @@ import pytest
 from PIL import Image
 
 from picme_sdk import Completer
-from picme_sdk.errors import BackendUnavailable, BadMask, FileExists
-from picme_sdk.video.files import BadVideo, complete_video, preview
+from picme_sdk.errors import BackendUnavailable, BadMask, BadVideo, FileExists
+from picme_sdk.video import complete_video, preview
 from tests.vectors.make import photo as formula
 
 WIDTH, HEIGHT, FRAMES = 48, 40, 6
@@ -392,5 +392,5 @@ def test_without_pyav(completer: Completer, clip: Path, mask: Path, monkeypatch:
 
 
 def test_importing_does_not_need_pyav() -> None:
-    code = "import sys; sys.modules['av'] = None; import picme_sdk.video.files, picme_sdk.video.frames"
+    code = "import sys; sys.modules['av'] = None; import picme_sdk.video"
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -9,7 +9,10 @@ import pytest
 from picme_sdk import Completer
 from picme_sdk.errors import BadArgument, BadImage, BadMask
 from picme_sdk.mixture.mixture import Mixture
-from picme_sdk.video.frames import MEMORY, Meter, _glide, _Idea, complete_frames
+from picme_sdk.pipeline import Pipeline, Region
+from picme_sdk.pixels.crops import Crop
+from picme_sdk.video.frames import MEMORY, Idea, complete_frames, glide
+from picme_sdk.video.stability import Meter
 from tests.vectors.make import photo as formula
 
 WIDTH, HEIGHT = 60, 50
@@ -111,7 +114,7 @@ def test_one_mask_for_each_frame(completer: Completer) -> None:
 
 def test_an_idea_follows_the_nearest_primitive() -> None:
     means, scales = np.array([[0.0, 0.0], [4.0, 4.0], [-4.0, 4.0]]), np.ones((3, 2))
-    idea = _Idea(np.array([3.0, 3.0]), np.array([0.5, 0.5]))
+    idea = Idea(np.array([3.0, 3.0]), np.array([0.5, 0.5]))
     idea.follow(Mixture(np.log(np.ones(3) / 3), means, np.log(scales)), 0.8)
     assert np.allclose(idea.mean, 3.2)
     assert np.allclose(idea.scale, 0.6)
@@ -120,16 +123,16 @@ def test_an_idea_follows_the_nearest_primitive() -> None:
 def test_primitives_may_change_their_numbers(completer: Completer, monkeypatch: pytest.MonkeyPatch) -> None:
     frames = [moving(i) for i in range(4)]
     plain = list(complete_frames(completer, frames, hole(), seed=2))
-    region, calls = Completer._region, []
+    encode, calls = Pipeline.encode, []
 
-    def renumbered(self: Completer, square: object) -> object:
-        calls.append(square)
-        made = region(self, square)  # type: ignore[arg-type]
+    def renumbered(self: Pipeline, crop: Crop) -> Region:
+        calls.append(crop)
+        made = encode(self, crop)
         turn = np.roll(np.arange(made.mixture.size), len(calls) - 1)
         old = made.mixture
         return replace(made, mixture=Mixture(old.log_weights[turn], old.means[turn], old.log_scales[turn]))
 
-    monkeypatch.setattr(Completer, "_region", renumbered)
+    monkeypatch.setattr(Pipeline, "encode", renumbered)
     made = list(complete_frames(completer, frames, hole(), seed=2))
     assert len(calls) == 4
     for before, after in zip(plain, made, strict=True):
@@ -137,14 +140,14 @@ def test_primitives_may_change_their_numbers(completer: Completer, monkeypatch: 
 
 
 def test_smoothing_says_how_much_of_the_past_stays(completer: Completer, monkeypatch: pytest.MonkeyPatch) -> None:
-    region, calls = Completer._region, []
+    encode, calls = Pipeline.encode, []
 
-    def drifting(self: Completer, square: object) -> object:
-        calls.append(square)
-        made = region(self, square)  # type: ignore[arg-type]
+    def drifting(self: Pipeline, crop: Crop) -> Region:
+        calls.append(crop)
+        made = encode(self, crop)
         return replace(made, mixture=replace(made.mixture, means=made.mixture.means + 0.3 * (len(calls) - 1)))
 
-    monkeypatch.setattr(Completer, "_region", drifting)
+    monkeypatch.setattr(Pipeline, "encode", drifting)
 
     def change(smoothing: float) -> float:
         calls.clear()
@@ -187,7 +190,7 @@ def test_the_square_rests_and_then_moves_with_the_hole() -> None:
         box = (140 + step, 140 + step // 2, 180 + step, 180 + step // 2)
         wanted = 80 + step % 7  # a hole that breathes
         left, top = (box[0] + box[2] - wanted) // 2, (box[1] + box[3] - wanted) // 2
-        after = _glide(square, (left, top, left + wanted, top + wanted), box, photo)
+        after = glide(square, (left, top, left + wanted, top + wanted), box, photo)
         moves.append(max(abs(after[0] - square[0]), abs(after[1] - square[1])))
         sides.append(after[2] - after[0])
         assert after[0] <= box[0]
