@@ -118,8 +118,8 @@ def test_15_links_pipes_and_folders(folder: Path, tmp_path: Path) -> None:
         inside.rmdir() if inside.is_dir() and not inside.is_symlink() else inside.unlink()
     os.link(outside, inside)
     Bundle(folder).verify()
-    shutil.rmtree(folder / "inputs")
-    (folder / "inputs").symlink_to(tmp_path)
+    shutil.rmtree(folder / "engines")
+    (folder / "engines").symlink_to(tmp_path)
     with pytest.raises(BadBundle):
         Bundle(folder).verify()
 
