@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -89,6 +90,20 @@ def test_the_runtime_and_its_tests_need_no_torch() -> None:
     heavy = {"torch", "training", "export"}
     files = [*(ROOT / "picme_sdk").rglob("*.py"), *(ROOT / "tests" / "picme_sdk").rglob("*.py")]
     assert {path.relative_to(ROOT).as_posix(): roots for path in files if (roots := imported_roots(path) & heavy)} == {}
+
+
+def test_the_picture_of_the_flow_names_files_that_exist() -> None:
+    picture = (ROOT / "docs" / "design.md").read_text().split("## One flow")[1].split("\n## ")[0]
+    named = set(re.findall(r"[\w/]+\.py", picture))
+    assert {"pipeline.py", "pixels/crops.py", "mixture/recipe.py", "pixels/seam.py"} <= named
+    assert [name for name in sorted(named) if not (ROOT / "picme_sdk" / name).is_file()] == []
+
+
+@pytest.mark.parametrize("folder", ["pixels", "mixture", "bundle", "backends", "video", "cluster", "studio"])
+def test_every_package_opens_with_its_modules(folder: str) -> None:
+    package = ROOT / "picme_sdk" / folder
+    listed = set(re.findall(r"^(\w+\.py)\b", ast.get_docstring(ast.parse((package / "__init__.py").read_text())), re.M))
+    assert listed == {path.name for path in package.glob("*.py")} - {"__init__.py"}
 
 
 def test_the_tiny_bundle_stays_tiny() -> None:

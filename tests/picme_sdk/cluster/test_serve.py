@@ -179,4 +179,4 @@ def test_a_port_that_is_taken_is_told_at_once(capsys: pytest.CaptureFixture[str]
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         assert main(["serve", "--port", str(taken.getsockname()[1])]) == 2
-    assert "can't be had" in capsys.readouterr().err
+    assert "is not available" in capsys.readouterr().err
