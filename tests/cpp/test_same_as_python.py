@@ -27,7 +27,7 @@ from tests.cpp.native import (  # fmt: skip
     NativeError,
     NativeResult,
 )
-from tests.picme_sdk.test_bundle import CHANGES, rewrite
+from tests.picme_sdk.bundle.test_bundle import CHANGES, rewrite
 
 
 @pytest.fixture(scope="module")
