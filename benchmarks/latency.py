@@ -4,8 +4,8 @@
 
 Prints p50, p95 and p99 of each graph in each precision, GFLOP/s, the share of the machine's matrix-product rate measured in the same run,
 encode and per-result cost apart, and what the SDK adds around the graphs. The decoder has three rows: one session on all threads, as
-polygraphy runs it; "side by side", as the SDK does, a result a core; and "again", the same once more at once. Methods take turns, so every other
-row begins with caches that are full of other graphs' weights; "again" is the rate of a stream of results. So is "sdk, photo after photo" for the SDK.
+polygraphy runs it; "side by side", as the SDK does, one result per core; and "again", the same once more immediately afterwards. Methods take turns, so every other
+row starts with caches that are full of other graphs' weights; "again" is the rate of a stream of results. So is "sdk, photo after photo" for the SDK.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def photo_and_mask(size: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def feeds(bundle: Bundle) -> dict[str, dict[str, np.ndarray]]:
-    """Inputs of each graph of a float32 bundle; the decoder makes six results."""
+    """Inputs of each graph of a float32 bundle; the decoder computes six results."""
     manifest = bundle.manifest
     image, mask = photo_and_mask(manifest.image_size)
     encoder = {"image": image[None], "mask": mask[None, ..., None]}

@@ -72,7 +72,7 @@ class Service:
         self.body = json.dumps({**{k: base64.b64encode(v).decode() for k, v in asked.items()}, "n": N, "seed": 1})
 
     def ask(self) -> str:
-        """The status of a whole answer, or what became of it."""
+        """The status of a complete answer, or the name of the failure."""
         link = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
         try:
             headers = {"Authorization": f"Bearer {self.token}", "Content-Type": "application/json"}
@@ -117,7 +117,7 @@ def row(name: str, offered: float | None, seconds: float, came: list[tuple[str, 
 
 
 def closed(service: Service, clients: int, requests: int) -> tuple[float, list[tuple[str, float]]]:
-    """Clients that ask again as soon as they were answered."""
+    """Clients that send the next request as soon as the last one is answered."""
 
     def one(_: int) -> tuple[str, float]:
         start = time.perf_counter()

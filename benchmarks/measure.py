@@ -31,7 +31,7 @@ def percentiles(times: np.ndarray) -> dict[str, float]:
 
 
 def session(model: onnx.ModelProto | bytes | str, threads: int) -> onnxruntime.InferenceSession:
-    """As the SDK makes them: threads of one session must not spin while another one works."""
+    """A session as the SDK opens it: threads of one session must not spin while another one works."""
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads
     options.log_severity_level = 4

@@ -55,7 +55,7 @@ class Pic:
             self.decoder_session = session(to_onnx(self.decoder, (latents, kept, self.mask), True), threads)
 
     def in_torch(self) -> None:
-        """One call a latent: torch is slower in one batch of six."""
+        """One call per latent: torch is slower in one batch of six."""
         with torch.no_grad():
             mean, scale, kept = self.encoder(self.image)
             for _ in range(RESULTS):

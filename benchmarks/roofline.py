@@ -1,4 +1,4 @@
-"""A lower bound on GPU latency, computed from the graphs. Nothing here is measured: no GPU was at hand.
+"""A lower bound on GPU latency, computed from the graphs. Nothing here is measured, because we have no GPU.
 
     python benchmarks/roofline.py [BUNDLE]
 

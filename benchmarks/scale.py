@@ -50,7 +50,7 @@ def peak(path: Path, given: tuple[np.ndarray, np.ndarray], n: int) -> float:
     """Megabytes that `n` results need at their worst, above a model that has just been opened. Linux only."""
     with Completer(path, "cpu", 2) as completer:
         gc.collect()
-        ctypes.CDLL(None).malloc_trim(0)  # what earlier calls left would hide what this one takes
+        ctypes.CDLL(None).malloc_trim(0)  # memory left by earlier calls would hide what this one needs
         Path("/proc/self/clear_refs").write_text("5")  # forget the peak so far
         before = _memory("VmRSS")
         completer.complete(*given, n=n, seed=0)
@@ -63,7 +63,7 @@ def _memory(field: str) -> float:
 
 
 def batch_throughput(completer: Completer) -> dict[str, float]:
-    """Photos a second of `picme batch` against a plain loop, files included."""
+    """Photos per second of `picme batch` against a plain loop, files included."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         (folder / "photos").mkdir()

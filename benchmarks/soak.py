@@ -1,4 +1,4 @@
-"""Soak and load: does memory stay flat, and does everybody get his own result?
+"""Soak and load: does memory stay flat, and does every client get its own result?
 
     python benchmarks/soak.py [BUNDLE ...] [--out soak.png] [--json FILE]          about ten minutes a bundle on two cores
 
@@ -41,18 +41,18 @@ from picme_sdk.completer import Completer, shipped_bundle
 from picme_sdk.errors import Closed
 
 ROOT = Path(__file__).resolve().parents[1]
-SEEDS = 25  # different results that are asked for again and again
+SEEDS = 25  # different results that are requested repeatedly
 SCENES = 4
 
 
 @dataclass(frozen=True)
 class Soak:
-    """What became of one run."""
+    """The outcome of one run."""
 
     name: str
-    count: int  # of what was done
-    wrong: int  # results that were another's, or not what a single thread makes
-    lost: int  # calls that ended in any other way than they may
+    count: int  # of operations
+    wrong: int  # results that belong to another call, or differ from a single thread's
+    lost: int  # calls that ended in an unexpected way
     seconds: float
     curve: list[float]  # megabytes in memory
     files: int = 0  # open at the end, compared with the start
@@ -64,7 +64,7 @@ class Soak:
 
 
 def resident(process: int | str = "self") -> float:
-    """Megabytes that a process has in memory; nothing is collected first, as nobody does at work."""
+    """Megabytes that a process has in memory; garbage is not collected first, as in production."""
     with open(f"/proc/{process}/statm") as file:
         return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 1e6
 
@@ -166,7 +166,7 @@ class StudioClient:
         self.place, self.token = address.strip().removeprefix("http://").split("/#token=")
 
     def post(self, path: str, asked: object) -> bytes:
-        """The answer. Whoever is told to come back does, until he is served."""
+        """The answer; a request that is refused with 429 is repeated until it is served."""
         headers = {"Authorization": f"Bearer {self.token}", "Content-Type": "application/json"}
         for _ in range(10_000):
             link = http.client.HTTPConnection(self.place, timeout=120)

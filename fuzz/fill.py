@@ -1,4 +1,4 @@
-"""From a photo and a mask to a result, as `Completer` does it, with noise in the place of the model."""
+"""From a photo and a mask to a result, as `Completer` does it, with noise in place of the model."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from picme_sdk.errors import PicmeError
 from picme_sdk.pixels.photo import FORMATS, MAX_PIXELS, load
 from picme_sdk.studio.pictures import read_hole, read_photo, to_text
 
-# Larger pictures only take longer, so they are left out; up to the limit, from which on they are refused.
+# Larger pictures only take longer, so they are left out, up to the limit above which they are refused anyway.
 FEW_PIXELS = 1 << 18
 
 

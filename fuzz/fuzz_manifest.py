@@ -1,4 +1,4 @@
-"""Bundles: every input is tried as a manifest (as it is, and sealed anew), as an ONNX graph and as a .picme file."""
+"""Bundles: every input is tried as a manifest (as it is, and with a new seal), as an ONNX graph and as a .picme file."""
 
 import atexit
 import os
@@ -12,7 +12,7 @@ from picme_sdk.errors import BadBundle
 
 
 def scratch() -> tuple[int, str]:
-    """A file that is written anew for each input: in memory where that can be, which is faster and leaves nothing behind."""
+    """A file that is rewritten for each input, in memory if possible, which is faster and leaves nothing behind."""
     if hasattr(os, "memfd_create"):
         handle = os.memfd_create("fuzz")
         return handle, f"/proc/self/fd/{handle}"
@@ -25,7 +25,7 @@ _HANDLE, _PATH = scratch()
 
 
 def resealed(data: bytes) -> bytes:
-    """As one who changes a manifest on purpose would do."""
+    """With the seal that fits, as an attacker would write it."""
     try:
         seal = manifest.seal_of(data)
     except BadBundle:

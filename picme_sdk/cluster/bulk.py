@@ -28,9 +28,8 @@ from picme_sdk.pixels.photo import load
 from picme_sdk.pixels.png import png_bytes, read_token
 
 BLOCK = 16  # photos of one task: what a dead worker's successor looks at again
-MAX_DEATHS = (
-    2  # of workers at one photo, after the one that did not show which photo it was; then the photo is set aside
-)
+# Workers that may die at one photo, not counting the death that made the block be worked on one by one; then the photo is set aside.
+MAX_DEATHS = 2
 FAILED = "failed"  # folder, inside the output, of photos that were set aside
 
 # photo, state ("done" or "failed"), error, results, fresh (done by this job, not by an earlier one)

@@ -10,11 +10,8 @@ from urllib.parse import quote
 
 from picme_sdk.errors import BadArgument
 
-ATOMIC = (
-    "s3",
-    "gcs",
-    "abfs",
-)  # stores where an object appears only when it is complete, and where renaming means copying
+# Stores where an object appears only when it is complete, and where renaming means copying.
+ATOMIC = ("s3", "gcs", "abfs")
 
 
 class Place:

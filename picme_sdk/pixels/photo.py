@@ -26,7 +26,7 @@ Box = tuple[int, int, int, int]  # left, top, right, bottom
 MAX_PIXELS = 100_000_000
 # Formats that Pillow decodes by itself; no interpreters (EPS), no vector formats.
 FORMATS = ("PNG", "JPEG", "WEBP", "BMP", "TIFF", "GIF", "PPM")
-# How a Pillow mode is worked on; palettes can't hold new colours, so they become RGB or RGBA first.
+# The mode in which a Pillow mode is processed; palettes can't hold new colours, so they become RGB or RGBA first.
 MODES = {"1": "L", "P": "RGB", "PA": "RGBA", "RGBX": "RGB", "RGBa": "RGBA", "La": "LA", "YCbCr": "RGB", "HSV": "RGB", "LAB": "RGB", "I;16B": "I;16", "I;16N": "I;16"}  # fmt: skip
 WORKING = ("L", "LA", "RGB", "RGBA", "CMYK", "I;16")
 
@@ -175,7 +175,7 @@ def open_image(source: str | os.PathLike[str] | bytes, what: str) -> Image.Image
 
 
 def _damaged(what: str, error: Exception) -> BadImage:
-    """Pillow's decoders raise many kinds on damaged data."""
+    """One error for the many exceptions that Pillow's decoders raise on damaged data."""
     reason = f"{type(error).__name__}: {error}"[:120]
     return BadImage(f"{what} can't be read ({reason})", "an undamaged picture", "check the file")
 

@@ -1,4 +1,4 @@
-"""What the studio can be request: requests as frozen dataclasses (their fields are the JSON keys), answers as `Reply`.
+"""The studio's API: requests as frozen dataclasses (their fields are the JSON keys), answers as `Reply`.
 
 Nothing here knows about HTTP servers or threads: a function takes a request and returns bytes, or an iterator of lines that are computed
 while they are sent. Pictures arrive as base64 inside JSON. No request holds a path or an address, and no uploaded file is sent back:

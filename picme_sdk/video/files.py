@@ -146,7 +146,7 @@ class _Last(Iterator[T]):
 
 
 def _masks(path: Path) -> Iterator[U8]:
-    """Masks [h, w] from a picture, repeated for ever, or from a video."""
+    """Masks [h, w] from a picture, repeated forever, or from a video."""
     try:
         picture = open_image(path, "mask")
     except UnknownImageFormat:

@@ -63,7 +63,7 @@ class Track:
     """One hole through time."""
 
     number: int  # of its noise
-    last_frame: int  # that had it
+    last_frame: int  # number of the latest frame with this hole
     box: Box
     square: Box
     idea: Idea | None = None
