@@ -58,9 +58,9 @@ class Service:
     """`picme serve` in a process of its own."""
 
     def __init__(self, bundle: Path, replicas: int) -> None:
-        with socket.socket() as found:
-            found.bind(("127.0.0.1", 0))
-            self.port = int(found.getsockname()[1])
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            self.port = int(free.getsockname()[1])
         self.token = secrets.token_urlsafe(24)
         limits = ["--replicas", str(replicas), "--ongoing", str(ONGOING), "--queue", str(QUEUE), "--threads", "1"]
         command = [*PICME, "serve", "--bundle", str(bundle), "--port", str(self.port), "--token", self.token, *limits]
@@ -72,7 +72,7 @@ class Service:
         self.body = json.dumps({**{k: base64.b64encode(v).decode() for k, v in asked.items()}, "n": N, "seed": 1})
 
     def ask(self) -> str:
-        """The status of a whole answer, or what became of it."""
+        """The status of a complete answer, or the name of the failure."""
         link = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
         try:
             headers = {"Authorization": f"Bearer {self.token}", "Content-Type": "application/json"}
@@ -117,7 +117,7 @@ def row(name: str, offered: float | None, seconds: float, came: list[tuple[str, 
 
 
 def closed(service: Service, clients: int, requests: int) -> tuple[float, list[tuple[str, float]]]:
-    """Clients that ask again as soon as they were answered."""
+    """Clients that send the next request as soon as the last one is answered."""
 
     def one(_: int) -> tuple[str, float]:
         start = time.perf_counter()
@@ -206,11 +206,13 @@ def merge(bundle: Path) -> list[dict[str, Any]]:
 
 def merged(bundle: Path, threads: int) -> list[dict[str, Any]]:
     with Completer(bundle, "cpu", threads) as completer:
-        skips = completer.encode(*photo_and_mask(completer.manifest.image_size))._regions[0].skips
+        image, mask = photo_and_mask(completer.manifest.image_size)
+        backend = completer.pipeline.backend
+        skips = backend.encode(image, mask).skips
         z = np.random.default_rng(1).standard_normal((8, completer.manifest.latent)).astype(np.float32)
 
         def decode(latents: int) -> Callable[[], object]:
-            return lambda: completer._backend.run("decoder", {"z": z[:latents], **skips})
+            return lambda: backend.decode(skips, z[:latents])
 
         times = rounds({str(latents): decode(latents) for latents in (1, 2, 4, 8)}, 30)
     each = {latents: float(np.median(times[latents])) / int(latents) for latents in times}

@@ -31,7 +31,7 @@ def percentiles(times: np.ndarray) -> dict[str, float]:
 
 
 def session(model: onnx.ModelProto | bytes | str, threads: int) -> onnxruntime.InferenceSession:
-    """As the SDK makes them: threads of one session must not spin while another one works."""
+    """A session as the SDK opens it: threads of one session must not spin while another one works."""
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads
     options.log_severity_level = 4
@@ -48,8 +48,8 @@ def matrix_product(threads: int, side: int = 1536) -> tuple[Callable[[], object]
         [helper.make_node("MatMul", ["a", "b"], ["c"])], "product", values[:1], values[1:], [weight]
     )
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=10)
-    made, feed = session(model, threads), {"a": np.ones((side, side), np.float32)}
-    return lambda: made.run(None, feed), 2 * side**3 / 1e9
+    product, feed = session(model, threads), {"a": np.ones((side, side), np.float32)}
+    return lambda: product.run(None, feed), 2 * side**3 / 1e9
 
 
 def with_shapes(model: onnx.ModelProto, batch: int) -> onnx.ModelProto:

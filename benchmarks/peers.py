@@ -24,7 +24,7 @@ import torch
 from benchmarks.latency import RESULTS, measure, photo_and_mask
 from benchmarks.measure import matrix_product, percentiles, rounds, session
 from benchmarks.pic import Decoder, Encoder
-from picme_sdk.bundle import Bundle
+from picme_sdk.bundle.bundle import Bundle
 from picme_sdk.completer import Completer, shipped_bundle
 
 SIZE = 256
@@ -55,7 +55,7 @@ class Pic:
             self.decoder_session = session(to_onnx(self.decoder, (latents, kept, self.mask), True), threads)
 
     def in_torch(self) -> None:
-        """One call a latent: torch is slower in one batch of six."""
+        """One call per latent: torch is slower in one batch of six."""
         with torch.no_grad():
             mean, scale, kept = self.encoder(self.image)
             for _ in range(RESULTS):

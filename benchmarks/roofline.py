@@ -1,4 +1,4 @@
-"""A lower bound on GPU latency, computed from the graphs. Nothing here is measured: no GPU was at hand.
+"""A lower bound on GPU latency, computed from the graphs. Nothing here is measured, because we have no GPU.
 
     python benchmarks/roofline.py [BUNDLE]
 
@@ -21,7 +21,7 @@ import numpy as np
 import onnx
 
 from benchmarks.measure import gflop, with_shapes
-from picme_sdk.bundle import Bundle
+from picme_sdk.bundle.bundle import Bundle
 from picme_sdk.completer import shipped_bundle
 
 CARDS = {  # dense FP16 TFLOP/s, GB/s

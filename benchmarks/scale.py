@@ -24,7 +24,7 @@ import numpy as np
 from PIL import Image
 
 from benchmarks.measure import rounds
-from picme_sdk.batch import Job, photos_in, run_batch
+from picme_sdk.batch import Folder, Sampling, photos_in, run_batch
 from picme_sdk.completer import Completer, shipped_bundle
 
 HOLE = 128  # pixels a side, in every photo
@@ -50,7 +50,7 @@ def peak(path: Path, given: tuple[np.ndarray, np.ndarray], n: int) -> float:
     """Megabytes that `n` results need at their worst, above a model that has just been opened. Linux only."""
     with Completer(path, "cpu", 2) as completer:
         gc.collect()
-        ctypes.CDLL(None).malloc_trim(0)  # what earlier calls left would hide what this one takes
+        ctypes.CDLL(None).malloc_trim(0)  # memory left by earlier calls would hide what this one needs
         Path("/proc/self/clear_refs").write_text("5")  # forget the peak so far
         before = _memory("VmRSS")
         completer.complete(*given, n=n, seed=0)
@@ -63,7 +63,7 @@ def _memory(field: str) -> float:
 
 
 def batch_throughput(completer: Completer) -> dict[str, float]:
-    """Photos a second of `picme batch` against a plain loop, files included."""
+    """Photos per second of `picme batch` against a plain loop, files included."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         (folder / "photos").mkdir()
@@ -77,7 +77,7 @@ def batch_throughput(completer: Completer) -> dict[str, float]:
             completer.complete(photo, folder / "mask.png", n=1, seed=0)[0].image.save(folder / f"{photo.stem}.png")
         plain = time.perf_counter() - start
         start = time.perf_counter()
-        run_batch(completer, photos, Job(folder / "out", folder / "mask.png"), lambda report: None)
+        run_batch(completer, photos, Folder(folder / "out", folder / "mask.png"), Sampling(), lambda report: None)
         pooled = time.perf_counter() - start
     return {"loop": round(len(photos) / plain, 1), "batch": round(len(photos) / pooled, 1)}
 

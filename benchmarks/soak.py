@@ -1,10 +1,10 @@
-"""Soak and load: does memory stay flat, and does everybody get his own result?
+"""Soak and load: does memory stay flat, and does every client get its own result?
 
     python benchmarks/soak.py [BUNDLE ...] [--out soak.png] [--json FILE]          about ten minutes a bundle on two cores
 
 completions   2,000 photos, one after the other
 cycles        a model opened, used once and closed, 200 times
-threads       16 threads on one completer, 2,000 results, each compared with the one that a single thread made
+threads       16 threads on one completer, 2,000 results, each compared with the one that a single thread computed
 closing       `close()` while four threads sample, 70 times: each must end with `Closed`, and with nothing else
 studio        100 requests at once on four scenes, 12 times, each compared with the answer that it gets alone
 
@@ -41,18 +41,18 @@ from picme_sdk.completer import Completer, shipped_bundle
 from picme_sdk.errors import Closed
 
 ROOT = Path(__file__).resolve().parents[1]
-SEEDS = 25  # different results that are asked for again and again
+SEEDS = 25  # different results that are requested repeatedly
 SCENES = 4
 
 
 @dataclass(frozen=True)
 class Soak:
-    """What became of one run."""
+    """The outcome of one run."""
 
     name: str
-    count: int  # of what was done
-    wrong: int  # results that were another's, or not what a single thread makes
-    lost: int  # calls that ended in any other way than they may
+    count: int  # of operations
+    wrong: int  # results that belong to another call, or differ from a single thread's
+    lost: int  # calls that ended in an unexpected way
     seconds: float
     curve: list[float]  # megabytes in memory
     files: int = 0  # open at the end, compared with the start
@@ -64,7 +64,7 @@ class Soak:
 
 
 def resident(process: int | str = "self") -> float:
-    """Megabytes that a process has in memory; nothing is collected first, as nobody does at work."""
+    """Megabytes that a process has in memory; garbage is not collected first, as in production."""
     with open(f"/proc/{process}/statm") as file:
         return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 1e6
 
@@ -166,7 +166,7 @@ class StudioClient:
         self.place, self.token = address.strip().removeprefix("http://").split("/#token=")
 
     def post(self, path: str, asked: object) -> bytes:
-        """The answer. Whoever is told to come back does, until he is served."""
+        """The answer; a request that is refused with 429 is repeated until it is served."""
         headers = {"Authorization": f"Bearer {self.token}", "Content-Type": "application/json"}
         for _ in range(10_000):
             link = http.client.HTTPConnection(self.place, timeout=120)
@@ -231,34 +231,36 @@ RUNS: tuple[tuple[Callable[[Path, int], Soak], int], ...] = (
 
 def soak(bundle: Path, share: float) -> list[Soak]:
     """All runs, each in a fresh process; `share` of the full length."""
-    found = []
+    runs = []
     for run, count in RUNS:
         with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
-            found.append(pool.submit(run, bundle, max(4, round(count * share))).result())
-        print(row(bundle.name, found[-1]), flush=True)
-    return found
+            runs.append(pool.submit(run, bundle, max(4, round(count * share))).result())
+        print(row(bundle.name, runs[-1]), flush=True)
+    return runs
 
 
-def row(bundle: str, made: Soak) -> str:
-    least, most = min(made.curve), max(made.curve)
+def row(bundle: str, run: Soak) -> str:
+    least, most = min(run.curve), max(run.curve)
     return (
-        f"| {bundle} | {made.name} | {made.count:,} | {made.wrong} | {made.lost} | {least:.1f} to {most:.1f} |"
-        f" {made.drift:+.2f} | {made.files} | {made.seconds:.0f} |"
+        f"| {bundle} | {run.name} | {run.count:,} | {run.wrong} | {run.lost} | {least:.1f} to {most:.1f} |"
+        f" {run.drift:+.2f} | {run.files} | {run.seconds:.0f} |"
     )
 
 
-def plot(found: dict[str, list[Soak]], path: Path) -> None:
+def plot(runs_by_bundle: dict[str, list[Soak]], path: Path) -> None:
     import matplotlib
 
     matplotlib.use("Agg")
     from matplotlib import pyplot
 
-    figure, axes = pyplot.subplots(len(found), len(RUNS), figsize=(3 * len(RUNS), 2.6 * len(found)), squeeze=False)
-    for line, (bundle, runs) in zip(axes, found.items(), strict=True):
-        for axis, made in zip(line, runs, strict=True):
-            axis.plot(np.linspace(0, made.count, len(made.curve)), made.curve, linewidth=1.2)
-            axis.set_ylim(0, 1.25 * max(made.curve))
-            axis.set_title(f"{bundle}: {made.name}", fontsize=9)
+    figure, axes = pyplot.subplots(
+        len(runs_by_bundle), len(RUNS), figsize=(3 * len(RUNS), 2.6 * len(runs_by_bundle)), squeeze=False
+    )
+    for line, (bundle, runs) in zip(axes, runs_by_bundle.items(), strict=True):
+        for axis, run in zip(line, runs, strict=True):
+            axis.plot(np.linspace(0, run.count, len(run.curve)), run.curve, linewidth=1.2)
+            axis.set_ylim(0, 1.25 * max(run.curve))
+            axis.set_title(f"{bundle}: {run.name}", fontsize=9)
             axis.tick_params(labelsize=7)
         line[0].set_ylabel("MB in memory", fontsize=8)
     figure.tight_layout()
@@ -275,13 +277,13 @@ def main() -> None:
     options = parser.parse_args()
     print("| bundle | run | count | wrong | lost | MB in memory | drift MB | files left open | seconds |")
     print("|---|---|---|---|---|---|---|---|---|")
-    found: dict[str, list[Soak]] = {}
+    runs_by_bundle: dict[str, list[Soak]] = {}
     for bundle in options.bundles or [shipped_bundle()]:
-        found[bundle.name] = soak(bundle, options.share)
+        runs_by_bundle[bundle.name] = soak(bundle, options.share)
     if options.out:
-        plot(found, options.out)
+        plot(runs_by_bundle, options.out)
     if options.json:
-        report: dict[str, Any] = {name: [asdict(made) for made in runs] for name, runs in found.items()}
+        report: dict[str, Any] = {name: [asdict(run) for run in runs] for name, runs in runs_by_bundle.items()}
         options.json.write_text(json.dumps(report) + "\n")
 
 

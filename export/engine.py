@@ -14,7 +14,7 @@ from types import ModuleType
 from typing import Any
 
 from export.onnx_files import ExportError
-from picme_sdk.backends import nvidia_capability
+from picme_sdk.backends.cuda import nvidia_capability
 
 INSTALL = {"tensorrt": "pip install 'picme-sdk[tensorrt]'", "rtx": "pip install tensorrt-rtx"}
 MODULES = {"tensorrt": "tensorrt", "rtx": "tensorrt_rtx"}

@@ -25,7 +25,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from picme_sdk import manifest
+from picme_sdk.bundle import manifest
 from training.model import SLOPE, Picme, PixelPath, pull_push
 
 

@@ -9,7 +9,7 @@ from shlex import quote
 import numpy as np
 from polygraphy.json import to_json
 
-from picme_sdk.manifest import GRAPHS, Manifest
+from picme_sdk.bundle.manifest import GRAPHS, Manifest
 
 
 def report(manifest: Manifest, seconds: dict[str, float]) -> str:

@@ -32,10 +32,10 @@ from export.report import polygraphy_commands, polygraphy_inputs, report
 from export.verify import verify
 from export.write import check_free, entry, write_bundle
 from picme_sdk import __version__
-from picme_sdk.bundle import Bundle
+from picme_sdk.bundle.bundle import Bundle
+from picme_sdk.bundle.manifest import FORMAT, Card, Check, EngineFile, GraphFile, Manifest
+from picme_sdk.cli.terminal import standard_streams
 from picme_sdk.errors import PicmeError
-from picme_sdk.manifest import FORMAT, Card, Check, EngineFile, GraphFile, Manifest
-from picme_sdk.terminal import standard_streams
 from training.checkpoint import CheckpointError, load_weights
 from training.data import DataError
 

@@ -22,7 +22,7 @@ from polygraphy.logger import G_LOGGER
 
 from export.graphs import GraphSpec
 from export.onnx_files import ExportError
-from picme_sdk.manifest import Check
+from picme_sdk.bundle.manifest import Check
 
 IMAGE_LIMIT = 1 / 255
 MIXTURE_LIMIT = 1e-4

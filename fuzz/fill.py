@@ -1,4 +1,4 @@
-"""From a photo and a mask to a result, as `Completer` does it, with noise in the place of the model."""
+"""From a photo and a mask to a result, as `Completer` does it, with noise in place of the model."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from picme_sdk.holes import find_holes
-from picme_sdk.imaging import ImageLike, load
-from picme_sdk.masks import MaskLike, load_mask
+from picme_sdk.pixels.crops import find_crops
+from picme_sdk.pixels.mask import MaskLike, load_mask
+from picme_sdk.pixels.photo import ImageLike, load
 
 SIDE = 16  # of the square that the model would see
 
@@ -19,10 +19,10 @@ def fill(photo: ImageLike, mask: MaskLike, context: int | None = None) -> Any:
     loaded = load(photo)
     kept = load_mask(mask, loaded)
     patches = []
-    for hole in find_holes(loaded, kept, SIDE, context):
+    for crop in find_crops(loaded, kept, SIDE, context):
         squares = np.random.default_rng(0).integers(0, 256, (2, SIDE, SIDE, 3), np.uint8)
-        hole.heal(squares)
-        patches.append(hole.patch(squares[0]))
+        crop.seam.heal(squares)
+        patches.append(crop.patch(squares[0]))
     result = loaded.compose(patches)
     before = np.asarray(loaded.pixels)
     after = np.asarray(load(result).pixels)

@@ -18,15 +18,16 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from picme_sdk.backends import Arrays
+from picme_sdk.backends.protocol import Encoded
+from picme_sdk.bundle.manifest import parse_manifest
 from picme_sdk.completer import Completer
-from picme_sdk.manifest import parse_manifest
+from picme_sdk.pipeline import Pipeline
 from picme_sdk.studio.api import Studio
 from picme_sdk.studio.app import build
 from picme_sdk.studio.guard import App
 
 TOKEN = "fuzz-fuzz-fuzz-fuzz"  # noqa: S105
-MOST_BYTES = 1 << 20
+MAX_BYTES = 1 << 20
 _handle = "none"  # of the scene that exists
 GOOD = Path(__file__).parent / "corpus" / "manifest" / "good.json"
 
@@ -39,34 +40,31 @@ class Painter:
     def __init__(self, primitives: int, latent: int, side: int) -> None:
         self.primitives, self.latent, self.side = primitives, latent, side
 
-    def run(self, graph: str, inputs: Arrays) -> Arrays:
-        if graph == "encoder":
-            return {"context": inputs["image"].mean((1, 2), dtype=np.float32)}
-        if graph == "mixture":
-            k, d = self.primitives, self.latent
-            weights = np.log(np.full((1, k), 1 / k, np.float32))
-            means = np.arange(k * d, dtype=np.float32).reshape(1, k, d)
-            return {"log_weights": weights, "means": means, "log_scales": np.zeros((1, k, d), np.float32)}
-        colour = np.clip(inputs["z"][:, :1] * 9 + 128, 1, 255).astype(np.uint8)  # black would pass for a fault
-        return {"image": np.repeat(colour, 3 * self.side**2, 1).reshape(-1, self.side, self.side, 3)}
+    def encode(self, image: np.ndarray, mask: np.ndarray) -> Encoded:
+        k, d = self.primitives, self.latent
+        weights = np.log(np.full((1, k), 1 / k, np.float32))
+        means = np.arange(k * d, dtype=np.float32).reshape(1, k, d)
+        return Encoded(weights, means, np.zeros((1, k, d), np.float32), None, True)
+
+    def decode(self, skips: object, z: np.ndarray) -> np.ndarray:
+        colour = np.clip(z[:, :1] * 9 + 128, 1, 255).astype(np.uint8)  # a black square would count as a fault
+        return np.repeat(colour, 3 * self.side**2, 1).reshape(-1, self.side, self.side, 3)
 
     def close(self) -> None: ...
 
 
-class Stand(Completer):
+def stand_in() -> Completer:
     """A completer without a model."""
-
-    def __init__(self) -> None:
-        self._manifest = parse_manifest(GOOD.read_bytes())
-        m = self._manifest
-        self._backend, self._closed = Painter(m.primitives, m.latent, m.image_size), False
+    manifest = parse_manifest(GOOD.read_bytes())
+    painter = Painter(manifest.primitives, manifest.latent, manifest.image_size)
+    return Completer.from_pipeline(Pipeline(painter, manifest))
 
 
 @cache
 def application() -> tuple[App, asyncio.AbstractEventLoop]:
     loop = asyncio.new_event_loop()
     atexit.register(loop.close)
-    return build(Studio(Stand()), TOKEN, "127.0.0.1", 80, MOST_BYTES), loop
+    return build(Studio(stand_in()), TOKEN, "127.0.0.1", 80, MAX_BYTES), loop
 
 
 @cache

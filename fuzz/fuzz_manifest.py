@@ -1,17 +1,18 @@
-"""Bundles: every input is tried as a manifest (as it is, and sealed anew), as an ONNX graph and as a .picme file."""
+"""Bundles: every input is tried as a manifest (as it is, and with a new seal), as an ONNX graph and as a .picme file."""
 
 import atexit
 import os
+import re
 import tempfile
 
-from picme_sdk import manifest
-from picme_sdk.bundle import Bundle
+from picme_sdk.bundle import manifest
+from picme_sdk.bundle.bundle import Bundle
+from picme_sdk.bundle.onnx_check import check_self_contained
 from picme_sdk.errors import BadBundle
-from picme_sdk.onnxfile import check_self_contained
 
 
 def scratch() -> tuple[int, str]:
-    """A file that is written anew for each input: in memory where that can be, which is faster and leaves nothing behind."""
+    """A file that is rewritten for each input, in memory if possible, which is faster and leaves nothing behind."""
     if hasattr(os, "memfd_create"):
         handle = os.memfd_create("fuzz")
         return handle, f"/proc/self/fd/{handle}"
@@ -24,12 +25,12 @@ _HANDLE, _PATH = scratch()
 
 
 def resealed(data: bytes) -> bytes:
-    """As one who changes a manifest on purpose would do."""
+    """With the seal that fits, as an attacker would write it."""
     try:
         seal = manifest.seal_of(data)
     except BadBundle:
         return data
-    return manifest._SEAL.sub(b'"seal": "' + seal.encode() + b'"', data)
+    return re.sub(rb'"seal": "[0-9a-f]{64}"', b'"seal": "' + seal.encode() + b'"', data)
 
 
 def as_manifest(data: bytes) -> None:

@@ -11,7 +11,7 @@ HEAD = 7
 
 
 def array(kind: int, channels: int, width: int, height: int, values: bytes) -> np.ndarray:
-    """The values, repeated until there are enough; floats are mostly moved to where they can be meant."""
+    """The values, repeated until there are enough; most floats are moved into the range 0 to 1."""
     dtype = np.dtype(TYPES[kind % len(TYPES)])
     depth = CHANNELS[channels % len(CHANNELS)]
     shape = (height, width, depth) if depth else (height, width)

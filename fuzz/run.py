@@ -24,7 +24,7 @@ LIMITS = ("-timeout=25", "-rss_limit_mb=4096", "-print_final_stats=1", "-verbosi
 
 @dataclass(frozen=True)
 class Target:
-    """One fuzzer: the name that it is asked for by, its seeds, and how it is started."""
+    """One fuzzer: its name on the command line, its seeds, and how it is started."""
 
     name: str
     corpus: str
@@ -51,7 +51,7 @@ def targets() -> list[Target]:
 
 
 def environment() -> dict[str, str]:
-    """With the model and the library that the C contract is fuzzed with: the ones that are here, unless others are named."""
+    """The environment, with the model and the library for the fuzzer of the C contract: the local ones, unless others are named."""
     import onnxruntime
 
     library = next((Path(onnxruntime.__file__).parent / "capi").glob("libonnxruntime.so*"))

@@ -15,102 +15,125 @@ from typing import Any
 from PIL import Image
 
 from picme_sdk.completer import Completer
-from picme_sdk.errors import BadMask, PicmeError
-from picme_sdk.imaging import save_png
-from picme_sdk.masks import MaskLike
+from picme_sdk.errors import BadMask, describe
+from picme_sdk.pixels.mask import MaskLike
+from picme_sdk.pixels.png import save_png
+from picme_sdk.scene import Completion, Scene
 
 SUFFIXES = {".jpg", ".jpeg", ".png", ".webp", ".bmp", ".tif", ".tiff"}
 WORKERS = 3  # for a completer that uses all cores: one photo is computed while others are read and written
-LONGEST_NAME = 200  # bytes; file systems take 255
+MAX_NAME_BYTES = 200  # file systems accept 255
 
 
 @dataclass(frozen=True)
-class Job:
-    """What to do with each photo."""
+class Sampling:
+    """What each photo gets; see `Scene.sample`."""
 
-    out: Path
-    mask: Path | None  # one file for all, a folder with a mask of the same name for each, or None: transparent pixels
     n: int = 1
     seed: int = 0
     strategy: str = "likely"
     temperature: float = 1.0
 
+    def of(self, scene: Scene) -> list[Completion]:
+        return scene.sample(self.n, self.seed, self.strategy, None, self.temperature)
+
 
 @dataclass(frozen=True)
-class Report:
-    """What became of one photo."""
+class Folder:
+    """Where results go and masks come from."""
+
+    out: Path
+    mask: Path | None  # one file for all, a folder with a mask of the same name for each, or None: transparent pixels
+
+
+@dataclass(frozen=True)
+class PhotoReport:
+    """The outcome of one photo."""
 
     photo: str
     state: str  # "done", "skipped" (its results exist) or "failed"
     error: str = ""
     ambiguity: float = 0.0
     seconds: float = 0.0
-    results: list[dict[str, Any]] = field(default_factory=list)  # file, primitive, weight, log_prob, token
+    results: list[dict[str, Any]] = field(default_factory=list)  # file, primitive, weight, log_density, token
 
     def as_dict(self) -> dict[str, Any]:
         return asdict(self)
 
 
+def is_photo(name: str) -> bool:
+    """Whether a file name is one that a batch takes: not hidden, and of a known suffix."""
+    return Path(name).suffix.lower() in SUFFIXES and not name.startswith(".")
+
+
 def photos_in(folder: Path) -> list[Path]:
     """Pictures of a folder, not of its subfolders, by name."""
-    return sorted(
-        p for p in folder.iterdir() if p.suffix.lower() in SUFFIXES and not p.name.startswith(".") and p.is_file()
-    )
+    return sorted(path for path in folder.iterdir() if is_photo(path.name) and path.is_file())
 
 
 def result_path(out: Path, photo: Path, number: int) -> Path:
-    """a.jpg -> OUT/a.jpg-1.png: a.jpg and a.png never meet, and very long names are cut and told apart by a hash."""
+    """a.jpg -> OUT/a.jpg-1.png, so that a.jpg and a.png never collide. Very long names are cut and made unique by a hash."""
     name = photo.name
-    if len(os.fsencode(name)) > LONGEST_NAME:
+    if len(os.fsencode(name)) > MAX_NAME_BYTES:
         digest = hashlib.sha256(os.fsencode(name)).hexdigest()[:12]
-        name = os.fsdecode(os.fsencode(name)[: LONGEST_NAME - 13].decode("utf-8", "ignore").encode()) + f"-{digest}"
+        name = os.fsdecode(os.fsencode(name)[: MAX_NAME_BYTES - 13].decode("utf-8", "ignore").encode()) + f"-{digest}"
     return out / f"{name}-{number}.png"
+
+
+def mask_names(photo: str) -> list[str]:
+    """Names under which a folder may hold a photo's mask, the first one preferred."""
+    return [photo, *(f"{Path(photo).stem}{suffix}" for suffix in sorted(SUFFIXES))]
+
+
+def no_mask(photo: str, folder: object) -> BadMask:
+    expected = f"{Path(photo).stem}.png or the photo's own name"
+    return BadMask(f"no mask for {photo} in {folder}", expected, "add it")
 
 
 def mask_for(photo: Path, mask: Path | None) -> MaskLike:
     if mask is None or mask.is_file():
         return mask
-    found = [
-        path for path in (mask / photo.name, *(mask / f"{photo.stem}{s}" for s in sorted(SUFFIXES))) if path.is_file()
-    ]
-    if not found:
-        raise BadMask(f"no mask for {photo.name} in {mask}", f"{photo.stem}.png or the photo's own name", "add it")
-    return found[0]
+    for name in mask_names(photo.name):
+        if (mask / name).is_file():
+            return mask / name
+    raise no_mask(photo.name, mask)
 
 
-def complete_one(completer: Completer, photo: Path, job: Job) -> Report:
+def complete_one(completer: Completer, photo: Path, folder: Folder, sampling: Sampling) -> PhotoReport:
     """Complete one file; every expected fault becomes a report."""
     start = time.perf_counter()
-    targets = [result_path(job.out, photo, i + 1) for i in range(job.n)]
+    targets = [result_path(folder.out, photo, i + 1) for i in range(sampling.n)]
     if all(target.exists() for target in targets):
-        return Report(photo.name, "skipped")
+        return PhotoReport(photo.name, "skipped")
     try:
-        scene = completer.encode(photo, mask_for(photo, job.mask))
+        scene = completer.encode(photo, mask_for(photo, folder.mask))
         results = []
-        for target, result in zip(
-            targets, scene.sample(job.n, job.seed, job.strategy, None, job.temperature), strict=True
-        ):
+        for target, result in zip(targets, sampling.of(scene), strict=True):
             if not target.exists():
                 image = result.image
                 assert isinstance(image, Image.Image)  # noqa: S101 (a path gives a PIL image)
                 save_png(image, target, result.token)
             results.append({"file": target.name, "primitive": result.primitive, "weight": result.weight,
-                            "log_prob": result.log_prob, "token": result.token})  # fmt: skip
+                            "log_density": result.log_density, "token": result.token})  # fmt: skip
     except Exception as error:  # whatever one file does, the others go on
-        told = str(error) if isinstance(error, (PicmeError, OSError)) else f"{type(error).__name__}: {error}"
-        return Report(photo.name, "failed", told, seconds=time.perf_counter() - start)
-    return Report(photo.name, "done", "", scene.ambiguity, time.perf_counter() - start, results)
+        return PhotoReport(photo.name, "failed", describe(error), seconds=time.perf_counter() - start)
+    return PhotoReport(photo.name, "done", "", scene.ambiguity, time.perf_counter() - start, results)
 
 
 def run_batch(
-    completer: Completer, photos: Iterable[Path], job: Job, done: Callable[[Report], None], at_once: int = WORKERS
-) -> list[Report]:
-    """Complete photos, `at_once` of them side by side; `done` is called as each is finished. Holds twice as many in memory, not all."""
-    job.out.mkdir(parents=True, exist_ok=True)
-    reports: list[Report] = []
-    waiting: set[Future[Report]] = set()
+    completer: Completer,
+    photos: Iterable[Path],
+    folder: Folder,
+    sampling: Sampling,
+    done: Callable[[PhotoReport], None],
+    at_once: int = WORKERS,
+) -> list[PhotoReport]:
+    """Complete photos, `at_once` of them side by side; `done` is called as each is finished. At most twice as many are in memory."""
+    folder.out.mkdir(parents=True, exist_ok=True)
+    reports: list[PhotoReport] = []
+    waiting: set[Future[PhotoReport]] = set()
 
-    def collect(finished: Iterable[Future[Report]]) -> None:
+    def collect(finished: Iterable[Future[PhotoReport]]) -> None:
         for future in finished:
             reports.append(future.result())
             done(reports[-1])
@@ -118,7 +141,7 @@ def run_batch(
     with ThreadPoolExecutor(at_once) as pool:
         try:
             for photo in photos:
-                waiting.add(pool.submit(complete_one, completer, photo, job))
+                waiting.add(pool.submit(complete_one, completer, photo, folder, sampling))
                 if len(waiting) >= 2 * at_once:
                     finished, waiting = wait(waiting, return_when=FIRST_COMPLETED)
                     collect(finished)
@@ -130,7 +153,7 @@ def run_batch(
 
 
 def watch(folder: Path, stop: threading.Event, every: float = 1.0) -> Iterator[Path]:
-    """Photos that are in a folder or come into it, once each, when their size has stopped changing; until `stop` is set."""
+    """Photos that are in a folder or arrive in it, once each, when their size has stopped changing; until `stop` is set."""
     sizes: dict[Path, int] = {}
     given: set[Path] = set()
     while not stop.is_set():

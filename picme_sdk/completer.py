@@ -1,25 +1,23 @@
-"""The completer: a loaded model. Encodes photos into scenes."""
+"""The completer: a loaded model, which encodes photos into scenes."""
 
 from __future__ import annotations
 
 import os
 import time
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from importlib.resources import files
 from pathlib import Path
 from types import TracebackType
 
-import numpy as np
-
 from picme_sdk.backends import open_backend
-from picme_sdk.bundle import Bundle
-from picme_sdk.errors import BadArgument, BadBundle, Closed, NumericalError
-from picme_sdk.holes import Hole, find_holes
-from picme_sdk.imaging import ImageLike, load
-from picme_sdk.manifest import Manifest
-from picme_sdk.masks import MaskLike, load_mask
-from picme_sdk.sampling import Mixture
-from picme_sdk.scene import Completion, Region, Scene
+from picme_sdk.bundle.bundle import Bundle
+from picme_sdk.bundle.manifest import Manifest
+from picme_sdk.errors import BadArgument, BadBundle, Closed
+from picme_sdk.pipeline import Pipeline
+from picme_sdk.pixels.crops import find_crops
+from picme_sdk.pixels.mask import MaskLike, load_mask
+from picme_sdk.pixels.photo import ImageLike, load
+from picme_sdk.scene import Completion, Scene
 
 SHIPPED = "pets256"
 
@@ -31,9 +29,9 @@ class Completer:
             results = completer.complete("photo.jpg", "mask.png", n=6, seed=7)
 
     bundle     folder or .picme file; None is the model that ships with the package
-    device     "auto" takes the best that works here; "cpu", "cuda", "tensorrt" or "rtx" is had or raises `BackendUnavailable`
-    threads    of the CPU back end; None takes all cores. Results are decoded side by side, a thread each, as far as there is one for every thread
-    precision  "float32" (None), or "int8" or "float16" where the bundle has it: faster, and a little different. Engines have their own.
+    device     "auto" takes the best that works here; "cpu", "cuda", "tensorrt" or "rtx" works or raises `BackendUnavailable`
+    threads    of the CPU back end; None uses all cores. Results are decoded side by side, one thread each, as long as there is one for every thread
+    precision  "float32" (None), or "int8" or "float16" if the bundle has it: faster, and slightly different. Engines have their own.
     """
 
     def __init__(
@@ -44,34 +42,45 @@ class Completer:
         precision: str | None = None,
     ) -> None:
         opened = Bundle(shipped_bundle() if bundle is None else bundle)
-        self._backend = open_backend(opened, device, threads, precision or "float32")
-        self._manifest = opened.manifest
+        self._pipeline = Pipeline(open_backend(opened, device, threads, precision or "float32"), opened.manifest)
         self._closed = False
+
+    @classmethod
+    def from_pipeline(cls, pipeline: Pipeline) -> Completer:
+        """A completer over a pipeline of your own, for example one whose back end is wrapped. Closing it closes the pipeline."""
+        completer = cls.__new__(cls)
+        completer._pipeline, completer._closed = pipeline, False
+        return completer
 
     @property
     def backend(self) -> str:
         """What runs the graphs, such as "onnxruntime 1.31.1"."""
-        return self._backend.name
+        return self._pipeline.backend.name
 
     @property
     def device(self) -> str:
         """Where they run: "cpu", "cuda", "tensorrt" or "rtx". Never "auto"."""
-        return self._backend.device
+        return self._pipeline.backend.device
 
     @property
     def manifest(self) -> Manifest:
-        """What the bundle says of itself."""
-        return self._manifest
+        """How the bundle describes itself."""
+        return self._pipeline.manifest
+
+    @property
+    def pipeline(self) -> Pipeline:
+        """What runs the graphs for one square, for those who work below photos: video, benchmarks, services."""
+        return self._pipeline
 
     def encode(self, image: ImageLike, mask: MaskLike = None, *, context: int | None = None) -> Scene:
-        """The expensive half, once a photo.
+        """The expensive half, once per photo.
 
         image    path, bytes (an encoded picture), PIL image or array [h, w] or [h, w, 1 to 4]: uint8, uint16 or float in 0..1, RGB
                  order. Shown upright: EXIF orientation is applied. It is not copied; do not change it while the scene is in use.
         mask     the same kinds, of the photo's (upright) size: 255, True or 1.0 = hole, 0 = keep, between = soft edge.
                  None takes the photo's transparent pixels as the hole; the results are opaque there.
-        context  smallest side, in photo pixels, of the square that the model sees around a hole; None = the model's own resolution.
-                 The square is always at least twice the hole where the photo allows it.
+        context  smallest side, in pixels of the photo, of the square that the model sees around a hole; None = the model's own
+                 resolution. The square is at least twice the hole's size if the photo allows it.
         """
         if self._closed:
             raise Closed("the completer was closed", "an open one", "make a new Completer")
@@ -81,24 +90,12 @@ class Completer:
             raise BadArgument(f"context={context!r}", "None or a positive number of pixels", "choose another")
         start = time.perf_counter()
         photo = load(image)
-        holes = find_holes(photo, load_mask(mask, photo), self._manifest.image_size, context)
+        crops = find_crops(photo, load_mask(mask, photo), self.manifest.image_size, context)
         if mask is None:
             photo = replace(photo, opaque=True)
-        regions = tuple(self._region(hole) for hole in holes)
+        regions = tuple(self._pipeline.encode(crop) for crop in crops)
         elapsed = (time.perf_counter() - start) * 1000
-        return Scene(photo.size, elapsed, photo, regions, self._backend, self._manifest.model_id)
-
-    def _region(self, hole: Hole) -> Region:
-        encoded = self._backend.run("encoder", {"image": hole.image[None], "mask": hole.mask[None, ..., None]})
-        context = encoded.pop("context")
-        # Arrays that are no numpy ones are on a GPU.
-        hosted = [array for array in (context, *encoded.values()) if isinstance(array, np.ndarray)]
-        if not all(np.isfinite(array).all() for array in hosted):
-            raise NumericalError(
-                "encoder output that is not finite", "finite numbers", "use device='cpu', or another bundle"
-            )
-        mixture = self._backend.run("mixture", {"context": context})
-        return Region(hole, encoded, Mixture.of(mixture["log_weights"], mixture["means"], mixture["log_scales"]))
+        return Scene(photo.size, elapsed, photo, regions, self._pipeline)
 
     def complete(
         self,
@@ -116,7 +113,7 @@ class Completer:
     def close(self) -> None:
         """Free the model. Calls under way finish; later ones raise `Closed`. Closing twice is allowed."""
         self._closed = True
-        self._backend.close()
+        self._pipeline.close()
 
     def __enter__(self) -> Completer:
         return self
@@ -125,6 +122,19 @@ class Completer:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+@dataclass(frozen=True)
+class CompleterOptions:
+    """The arguments of a `Completer`, for one that is opened later or in another process. The bundle's path must be valid there."""
+
+    bundle: str | None = None
+    device: str = "auto"
+    threads: int | None = None
+    precision: str | None = None
+
+    def open(self) -> Completer:
+        return Completer(self.bundle, self.device, self.threads, self.precision)
 
 
 def shipped_bundle() -> Path:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 class PicmeError(Exception):
-    """Base of everything that this package raises on purpose."""
+    """Base of everything that this project raises on purpose."""
 
     def __init__(self, given: str, expected: str, cure: str) -> None:
         super().__init__(f"{given} | expected {expected} | {cure}")
@@ -15,11 +15,15 @@ class PicmeError(Exception):
 
 
 class BadArgument(PicmeError, ValueError):
-    """An argument has a value that it can't have."""
+    """An argument has a value that is not accepted."""
 
 
 class BadImage(PicmeError):
     """A picture can't be read or has a form that is not supported."""
+
+
+class UnknownImageFormat(BadImage):
+    """A file is not a picture of any format that is read here."""
 
 
 class ImageTooLarge(BadImage):
@@ -28,6 +32,10 @@ class ImageTooLarge(BadImage):
 
 class BadMask(PicmeError):
     """A mask can't be read, or does not fit its photo."""
+
+
+class BadVideo(PicmeError):
+    """A video can't be read or written, or has a form that is not supported."""
 
 
 class BadBundle(PicmeError):
@@ -39,7 +47,7 @@ class BadToken(PicmeError):
 
 
 class BackendUnavailable(PicmeError):
-    """The wanted back end or device can't be had on this machine."""
+    """The requested back end or device is not available on this machine."""
 
 
 class NumericalError(PicmeError):
@@ -52,3 +60,12 @@ class Closed(PicmeError):
 
 class FileExists(PicmeError):
     """An output exists already; nothing was written."""
+
+
+class ExportError(PicmeError, RuntimeError):
+    """A model can't be exported, or its export did not pass a gate; nothing was written."""
+
+
+def describe(error: Exception) -> str:
+    """One line for a report: our own and the system's errors as they are, others with their type."""
+    return str(error) if isinstance(error, (PicmeError, OSError)) else f"{type(error).__name__}: {error}"

@@ -30,12 +30,12 @@ def contact_sheet(cells: Sequence[tuple[Image.Image, str]], columns: int = 4) ->
 
 
 def results_sheet(photo: Image.Image, mask: Image.Image, results: Sequence[Completion]) -> Image.Image:
-    """Input, hole, and each result with its primitive, weight and log-probability."""
+    """Input, hole, and each result with its primitive, weight and log-density."""
     hole = Image.composite(Image.new("RGB", photo.size, (235, 60, 90)), photo.convert("RGB"), mask.convert("L"))
     cells = [(photo, "input"), (hole, "hole")]
     for number, result in enumerate(results, 1):
         caption = (
-            f"{number}: primitive {result.primitive}, weight {result.weight:.2f}\nlog-probability {result.log_prob:.1f}"
+            f"{number}: primitive {result.primitive}, weight {result.weight:.2f}\nlog-density {result.log_density:.1f}"
         )
         cells.append((result.image, caption))
     return contact_sheet(cells)

@@ -1,15 +1,21 @@
-"""Fixtures for all tests: small drawn pictures and the tiny configuration. Nothing outside the repository is needed."""
+"""Fixtures for all tests. Nothing outside the repository is needed; torch only where a test asks for a checkpoint or an export.
+
+bundle_folder    the tiny bundle of tests/data, for everything that runs a model
+exported_folder  what export/to_trt.py makes of the tiny configuration, engines included
+"""
 
 from __future__ import annotations
 
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
-import torch
 from PIL import Image
 
 ROOT = Path(__file__).parents[1]
-torch.set_num_threads(1)  # the tiny networks are faster so
+TINY_BUNDLE = ROOT / "tests" / "data" / "tiny"
 
 
 def read_image(path: Path) -> Image.Image:
@@ -17,6 +23,12 @@ def read_image(path: Path) -> Image.Image:
     with Image.open(path) as picture:
         picture.load()
         return picture
+
+
+@pytest.fixture(scope="session")
+def bundle_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of the tiny bundle, so that no test can change the committed one."""
+    return Path(shutil.copytree(TINY_BUNDLE, tmp_path_factory.mktemp("bundle") / "tiny"))
 
 
 @pytest.fixture(scope="session")
@@ -37,10 +49,13 @@ def tiny() -> Path:
 @pytest.fixture(scope="session")
 def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Weights of the tiny model as training writes them, untrained but for a fixed seed."""
+    import torch
+
     from training.checkpoint import Progress, save_weights
     from training.config import load
     from training.model import Picme
 
+    torch.set_num_threads(1)  # the tiny networks are faster with one
     torch.manual_seed(0)
     config = load(ROOT / "training" / "configs" / "tiny32.toml")
     model = Picme(config.model)
@@ -52,23 +67,12 @@ def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def bundle_folder(checkpoint: Path) -> Path:
-    """The tiny bundle: float32 and FP16 graphs, and RTX engines (made by the real command)."""
-    import subprocess
-    import sys
-
+def exported_folder(checkpoint: Path) -> Path:
+    """The tiny model as the real command exports it: float32 and FP16 graphs, and RTX engines."""
     out = checkpoint.parent / "tiny32"
-    command = [
-        sys.executable,
-        str(ROOT / "export/to_trt.py"),
-        "--ckpt",
-        str(checkpoint),
-        "--out",
-        str(out),
-        "--builder",
-        "rtx",
-    ]
-    done = subprocess.run([*command, "--licence", "CC0-1.0"], cwd=checkpoint.parent, capture_output=True, text=True)
+    command = [sys.executable, str(ROOT / "export/to_trt.py"), "--ckpt", str(checkpoint), "--out", str(out)]
+    options = ["--builder", "rtx", "--licence", "CC0-1.0"]
+    done = subprocess.run([*command, *options], cwd=checkpoint.parent, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     (checkpoint.parent / "printed.txt").write_text(done.stdout + done.stderr)
     return out

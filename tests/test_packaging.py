@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+import picme_sdk
 from tests.conftest import ROOT
 
 
@@ -124,6 +125,17 @@ def test_the_wheel_asks_for_what_pyproject_does(wheel: Path) -> None:
     wanted = re.findall(r"^Requires-Dist: (.*)$", metadata, re.MULTILINE)
     assert {"numpy>=1.24", "pillow>=10.3"} == {line for line in wanted if "extra ==" not in line}
     assert not [line for line in wanted if "@" in line]
+
+
+def test_the_version_has_one_source(wheel: Path) -> None:
+    """`picme_sdk.__version__`: the wheel takes it from there, the others must say the same."""
+    version = re.escape(picme_sdk.__version__)
+    assert wheel.name.startswith(f"picme_sdk-{picme_sdk.__version__}-")
+    assert re.search(rf"^project\(picme VERSION {version} ", (ROOT / "cpp_bindings/CMakeLists.txt").read_text(), re.M)
+    assert re.search(rf'^/\* "{version}" \*/$', (ROOT / "cpp_bindings/include/picme.h").read_text(), re.M)
+    described = json.loads((ROOT / "picme_sdk/studio/openapi.json").read_text())
+    assert described["info"]["version"] == picme_sdk.__version__
+    assert not re.search(r'^version = "', (ROOT / "pyproject.toml").read_text(), re.M)
 
 
 def test_readme_links_and_commands_exist() -> None:

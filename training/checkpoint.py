@@ -23,7 +23,7 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 from torch.optim import Adam
 
-from picme_sdk.files import replacing
+from picme_sdk.io import replacing
 from training.config import TrainConfig, build, from_dict
 from training.model import Picme, PicmeConfig
 

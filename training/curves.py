@@ -15,7 +15,7 @@ from typing import Any
 
 sys.path[0] = str(Path(__file__).resolve().parents[1])  # run from anywhere; the script's own folder is no import root
 
-from picme_sdk.files import replacing
+from picme_sdk.io import replacing
 
 # Title, whether it is measured on held-out pictures, and the numbers that are drawn.
 PANELS = (

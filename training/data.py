@@ -18,7 +18,7 @@ import torch
 from PIL import Image, ImageOps
 from torch import Tensor
 
-from picme_sdk.imaging import FORMATS
+from picme_sdk.pixels.photo import FORMATS
 from training.masks import MaskSource
 
 log = logging.getLogger(__name__)

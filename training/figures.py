@@ -31,7 +31,7 @@ from torch import Tensor
 
 from picme_sdk.completer import Completer
 from picme_sdk.errors import BadArgument, FileExists
-from picme_sdk.sampling import normals
+from picme_sdk.mixture.philox import normals
 from training.cases import Case, Cases
 from training.evaluate import add_common, check, floats, guarded
 from training.lpips import Lpips, load_lpips, whole
@@ -209,7 +209,7 @@ def latents(options: argparse.Namespace) -> Image.Image:
     """Equally many samples of each primitive, so that rare ones show too; the legend tells the weights."""
     name, completer = one_bundle(options)
     case = next(Cases(options.data, options.size, 1, options.seed).of(options.mask))
-    mixture = completer.encode(case.photo, case.mask)._mixtures[0]  # of the largest hole; users have no need of z
+    mixture = completer.encode(case.photo, case.mask).mixtures[0]  # of the largest hole
     each = max(2, options.points // mixture.size)
     dimensions = mixture.means.shape[1]
     noise = np.stack([normals(case.seed, i, dimensions) for i in range(each * mixture.size)])

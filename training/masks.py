@@ -13,7 +13,7 @@ import numpy as np
 from numpy.random import Generator
 from PIL import Image, ImageDraw, ImageFilter, ImageFont
 
-from picme_sdk.imaging import open_image
+from picme_sdk.pixels.photo import open_image
 from training.config import MaskMix
 
 LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789 .,:/&@-"

@@ -18,7 +18,7 @@ from rich.progress import Progress as Bar
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
-from picme_sdk.files import replacing
+from picme_sdk.io import replacing
 from training import checkpoint
 from training.backbone import Backbone
 from training.checkpoint import CheckpointError, Progress, Trainee

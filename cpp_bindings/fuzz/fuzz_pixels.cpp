@@ -1,7 +1,7 @@
 // Pixels: photos of every format with masks of any content, through holes, seams and fills, with noise in the place of the model.
 // Buffers are exactly as large as they must be; not a bit outside the hole may change.
 #include "fuzz.hpp"
-#include "holes.hpp"
+#include "crops.hpp"
 
 #include <algorithm>
 #include <vector>

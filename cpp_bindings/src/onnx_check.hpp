@@ -1,4 +1,4 @@
-// What must be known of an ONNX file before a runtime may load it. Twin of picme_sdk/onnxfile.py.
+// What must be known of an ONNX file before a runtime may load it. Twin of picme_sdk/bundle/onnx_check.py.
 #pragma once
 
 #include <string>

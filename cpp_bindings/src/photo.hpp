@@ -1,4 +1,4 @@
-// Photos in and out: reads RGB from any pixel format, and changes pixels inside a hole only. Twin of picme_sdk/imaging.py.
+// Photos in and out: reads RGB from any pixel format, and changes pixels inside a hole only. Twin of picme_sdk/pixels/photo.py.
 #pragma once
 
 #include <cstddef>

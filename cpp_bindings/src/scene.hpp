@@ -1,9 +1,9 @@
 // The two handles behind the C contract: a loaded model, and a photo that was encoded once. Twin of picme_sdk/{completer,scene}.py.
 #pragma once
 
-#include "holes.hpp"
+#include "crops.hpp"
 #include "ort.hpp"
-#include "sampling.hpp"
+#include "mixture.hpp"
 #include "token.hpp"
 
 #include <memory>

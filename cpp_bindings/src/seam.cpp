@@ -1,5 +1,5 @@
 // Puts fills back: leads a decoded square to the photo along the hole's edge, scales it to the photo and blends it in.
-#include "holes.hpp"
+#include "crops.hpp"
 #include "resize.hpp"
 
 #include <algorithm>

@@ -1,8 +1,8 @@
-// Result tokens: a short text that replays a result on any device, and the recipe inside it. Twin of picme_sdk/token.py.
+// Result tokens: a short text that replays a result on any device, and the recipe inside it. Twin of picme_sdk/mixture/token.py.
 // The text is base64url of: version, first 8 bytes of the model id, recipe, CRC-32.
 #pragma once
 
-#include "sampling.hpp"
+#include "mixture.hpp"
 
 #include <memory>
 #include <string>

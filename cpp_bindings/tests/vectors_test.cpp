@@ -1,10 +1,10 @@
 // The vectors that Python wrote (tests/vectors): random numbers, choices, tokens, squares, compositions.
 #include "check.hpp"
 #include "failure.hpp"
-#include "holes.hpp"
+#include "crops.hpp"
 #include "json.hpp"
 #include "picme.h"
-#include "sampling.hpp"
+#include "mixture.hpp"
 #include "token.hpp"
 
 #include <algorithm>

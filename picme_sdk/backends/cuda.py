@@ -1,10 +1,11 @@
-"""CUDA memory, streams and graphs: cuda-python, or pycuda where that is what the device has. Not run yet by us: no GPU at hand.
+"""The card, and CUDA memory, streams and graphs: cuda-python, or pycuda where that is installed. Never run on a GPU by us yet.
 
 Pointers and streams are plain integers, which is what TensorRT takes.
 """
 
 from __future__ import annotations
 
+import ctypes
 import weakref
 from collections.abc import Callable
 from typing import Any
@@ -14,6 +15,24 @@ from numpy.typing import NDArray
 from picme_sdk.errors import BackendUnavailable
 
 INSTALL = "pip install cuda-python"
+
+
+def nvidia_capability() -> int | None:
+    """Compute capability of the first card (89 for sm_89), None without a driver or card. Asks the driver itself, so no package is needed."""
+    device, major, minor = ctypes.c_int(), ctypes.c_int(), ctypes.c_int()
+    try:
+        driver = ctypes.CDLL("libcuda.so.1")
+        if driver.cuInit(0) or driver.cuDeviceGet(ctypes.byref(device), 0):
+            return None
+        driver.cuDeviceGetAttribute(ctypes.byref(major), 75, device)
+        driver.cuDeviceGetAttribute(ctypes.byref(minor), 76, device)
+    except (OSError, AttributeError):
+        return None
+    return 10 * major.value + minor.value
+
+
+def card_present() -> bool:
+    return nvidia_capability() is not None
 
 
 class CudaPython:
@@ -38,7 +57,7 @@ class CudaPython:
         return int(self._call("cudaMalloc", size)[0])
 
     def free(self, pointer: int) -> None:
-        self.api.cudaFree(pointer)  # at exit the driver may be gone already: no error from here
+        self.api.cudaFree(pointer)  # at exit the driver may be gone already, so errors are ignored
 
     def stream(self) -> int:
         return int(self._call("cudaStreamCreate")[0])
@@ -70,7 +89,7 @@ class CudaPython:
         self._call("cudaStreamSynchronize", stream)
 
     def record(self, stream: int, work: Callable[[], None]) -> Callable[[], None]:
-        """Capture `work` into a graph; what is returned replays it with one launch."""
+        """Capture `work` into a graph; the returned function replays it with one launch."""
         self._call("cudaStreamBeginCapture", stream, self.api.cudaStreamCaptureMode.cudaStreamCaptureModeThreadLocal)
         work()
         (graph,) = self._call("cudaStreamEndCapture", stream)
@@ -80,7 +99,7 @@ class CudaPython:
 
 
 class PyCuda:
-    """pycuda, for applications that hold a pycuda context. It has no graphs: work is launched as it is."""
+    """pycuda, for applications that hold a pycuda context. It has no graphs, so work is launched directly."""
 
     def __init__(self) -> None:
         import pycuda.autoprimaryctx  # noqa: F401 (makes a context current)
@@ -96,9 +115,9 @@ class PyCuda:
         self.driver.DeviceAllocation(pointer).free()
 
     def stream(self) -> int:
-        made = self.driver.Stream()
-        self._streams[made.handle] = made
-        return int(made.handle)
+        stream = self.driver.Stream()
+        self._streams[stream.handle] = stream
+        return int(stream.handle)
 
     def upload(self, pointer: int, array: NDArray[Any], stream: int) -> None:
         self.driver.memcpy_htod_async(pointer, array, self._streams[stream])
@@ -134,14 +153,14 @@ def open_cuda() -> Cuda:
         return PyCuda()
     except ImportError as error:
         raise BackendUnavailable("neither cuda-python nor pycuda is installed", "one of them", INSTALL) from error
-    except Exception as error:  # pycuda raises its own kinds without a driver
+    except Exception as error:  # pycuda raises its own exceptions without a driver
         raise BackendUnavailable(
             f"pycuda: {error}", "a working CUDA device", "install the driver, or use device='cpu'"
         ) from error
 
 
 class DeviceArray:
-    """Device memory with a shape; freed when nobody uses it any more. Only the back end that made it can use it."""
+    """Device memory with a shape; freed with the last reference to it. Only the back end that allocated it can use it."""
 
     def __init__(self, cuda: Cuda, shape: tuple[int, ...], nbytes: int) -> None:
         self.shape, self.nbytes = shape, nbytes

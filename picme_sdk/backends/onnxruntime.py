@@ -5,16 +5,24 @@ from __future__ import annotations
 import os
 from collections import deque
 from concurrent.futures import ThreadPoolExecutor, wait
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
-from numpy.typing import NDArray
 
-from picme_sdk.backends import Arrays
-from picme_sdk.bundle import Bundle
+from picme_sdk.backends.cuda import card_present
+from picme_sdk.backends.protocol import Arrays, Backend, Encoded, Option
+from picme_sdk.bundle.bundle import Bundle
+from picme_sdk.bundle.manifest import GRAPHS, GraphFile, Tensor
 from picme_sdk.errors import BackendUnavailable, BadBundle, Closed
-from picme_sdk.manifest import GRAPHS, GraphFile, Tensor
+from picme_sdk.mixture.philox import F32
+from picme_sdk.pixels.photo import U8
 
+TITLES = {
+    "cpu": "ONNX Runtime on the CPU",
+    "cuda": "ONNX Runtime with CUDA",
+    "tensorrt": "ONNX Runtime with TensorRT",
+    "rtx": "ONNX Runtime with TensorRT-RTX",
+}
 PROVIDERS = {
     "cpu": "CPUExecutionProvider",
     "cuda": "CUDAExecutionProvider",
@@ -28,16 +36,23 @@ INSTALL = {
     "rtx": "pip install 'picme-sdk[cpu]' onnxruntime-ep-nv-tensorrt-rtx-cu13",
 }
 TYPES = {"tensor(uint8)": "uint8", "tensor(float)": "float32", "tensor(float16)": "float16"}
+BATCH = 8  # results that a CPU decodes in one call; more gain nothing and cost memory
 
 
-BATCH = 8  # results that a CPU makes in one call; more gain nothing and cost memory
+def option(device: str) -> Option:
+    """ONNX Runtime on a device. Every machine has a CPU; the other providers need a card."""
+
+    def open_it(bundle: Bundle, threads: int | None, precision: str) -> Backend:
+        return OnnxRuntime(bundle, device, threads, precision)
+
+    return Option(device, TITLES[device], (lambda: True) if device == "cpu" else card_present, open_it)
 
 
 class OnnxRuntime:
-    """One session per graph. Sessions may be run from several threads at once.
+    """One session per graph. Sessions may be run from several threads at once. Skips are numpy arrays by name.
 
-    On a CPU, results are decoded side by side, one core each, as far as there is a result for every core: threads that share
-    one result wait for each other at every operator. What is left is decoded by all cores together.
+    On a CPU, results are decoded side by side, one core each, as long as there is a result for every core: threads that share
+    one result wait for each other at every operator. The remaining results are decoded by all cores together.
     """
 
     def __init__(self, bundle: Bundle, device: str, threads: int | None, precision: str = "float32") -> None:
@@ -50,54 +65,64 @@ class OnnxRuntime:
         cores = (threads or _cores()) if device == "cpu" else 1
         self.batch = min(-(-BATCH // cores) * cores if device == "cpu" else 64, bundle.manifest.max_batch)
         self._sessions: dict[str, tuple[Any, tuple[Tensor, ...]]] = {}
-        self._crew: Crew | None = None
+        self._pool: DecoderPool | None = None
         for graph in GRAPHS:
             entry = bundle.manifest.graph(graph, "float32" if graph == "mixture" else precision)
-            own = 1 if graph == "mixture" else threads  # too small to share
+            own = 1 if graph == "mixture" else threads  # the mixture head is too small to share
             session = _session(onnxruntime, bundle.read(entry), entry, device, own)
             self._sessions[graph] = session, entry.outputs
             if graph == "decoder" and 1 < cores <= self.batch:
-                self._crew = Crew(_session(onnxruntime, bundle.read(entry), entry, device, 1), cores)
+                self._pool = DecoderPool(_session(onnxruntime, bundle.read(entry), entry, device, 1), cores)
 
-    def run(self, graph: str, inputs: Arrays) -> Arrays:
-        crew = self._crew if graph == "decoder" else None
-        session, outputs = self._sessions.get(graph, (None, ()))
+    def encode(self, image: U8, mask: U8) -> Encoded:
+        skips = self._run("encoder", {"image": image[None], "mask": mask[None, ..., None]}, 1)
+        context = skips.pop("context")
+        finite = all(bool(np.isfinite(array).all()) for array in (context, *skips.values()))
+        mixture = self._run("mixture", {"context": context}, 1)
+        return Encoded(mixture["log_weights"], mixture["means"], mixture["log_scales"], skips, finite)
+
+    def decode(self, skips: object, z: F32) -> U8:
+        return self._run("decoder", {"z": z, **cast(Arrays, skips)}, len(z))["image"]
+
+    def close(self) -> None:
+        """Free the sessions. Calls that are under way hold their own."""
+        self._sessions, self._pool = {}, None
+
+    def _run(self, graph: str, inputs: Arrays, count: int) -> Arrays:
+        pool = self._pool if graph == "decoder" else None
+        session, tensors = self._sessions.get(graph, (None, ()))
         if session is None:
             raise Closed("the completer was closed", "an open one", "make a new Completer")
-        names = [tensor.name for tensor in outputs]
+        names = [tensor.name for tensor in tensors]
         try:
-            made = session.run(names, inputs) if crew is None else [crew.run(session, inputs)]
-        except Exception as error:  # onnxruntime has no common base of its exceptions
+            arrays = session.run(names, inputs) if pool is None else [pool.decode(session, inputs)]
+        except Exception as error:  # onnxruntime's exceptions have no common base
             reason = " ".join(str(error).split())[:160]
             raise BackendUnavailable(
                 f"the {graph} failed on {self.device}: {reason}",
                 "a graph that runs",
                 "free memory, or check the bundle",
             ) from error
-        count = len(inputs["z"]) if graph == "decoder" else 1
-        for array, tensor in zip(made, outputs, strict=True):  # what a graph declares need not be what it makes
+        for array, tensor in zip(arrays, tensors, strict=True):  # a graph may compute other shapes than it declares
             if array.shape != tuple(count if size == "n" else size for size in tensor.shape):
                 raise BadBundle(f"{graph}: {tensor.name} of shape {array.shape}", f"{tensor.shape}", "export it again")
-        return dict(zip(names, made, strict=True))
-
-    def close(self) -> None:
-        self._sessions, self._crew = {}, None
+        return dict(zip(names, arrays, strict=True))
 
 
-class Crew:
-    """The calling thread and others, which decode one result at a time each. The others end when nobody holds the crew any
-    more, so that calls under way finish."""
+class DecoderPool:
+    """The calling thread and others, each of which decodes one result at a time. The others end with the last reference to the pool,
+    so that calls under way finish."""
 
     def __init__(self, session: Any, cores: int) -> None:
         self.session, self.cores = session, cores
         self.others = ThreadPoolExecutor(cores - 1, "picme-decoder")
 
-    def run(self, together: Any, inputs: Arrays) -> NDArray[Any]:
-        """The decoder's pictures for all of z; `together` is the session that takes what does not fill all cores."""
+    def decode(self, shared: Any, inputs: Arrays) -> U8:
+        """The decoder's pictures for all of z; `shared` is the session that decodes the results that do not fill all cores."""
         z = inputs["z"]
-        alone = len(z) - len(z) % self.cores
-        made: dict[int, NDArray[Any]] = {}
-        todo = deque(range(alone))  # whoever is free takes the next; a busy crew leaves all of it to the caller
+        apart = len(z) - len(z) % self.cores
+        pictures: dict[int, U8] = {}
+        todo = deque(range(apart))  # every thread takes the next one; if the others are busy, the caller takes all
 
         def work() -> None:
             while True:
@@ -105,19 +130,19 @@ class Crew:
                     i = todo.popleft()
                 except IndexError:  # nothing is left
                     return
-                made[i] = self.session.run(None, {**inputs, "z": z[i : i + 1]})[0]
+                pictures[i] = self.session.run(None, {**inputs, "z": z[i : i + 1]})[0]
 
-        working = [self.others.submit(work) for _ in range(self.cores - 1) if alone]
+        working = [self.others.submit(work) for _ in range(self.cores - 1) if apart]
         try:
             work()
         finally:
-            todo.clear()  # where one failed, nobody begins another
+            todo.clear()  # after a failure nobody begins another result
             wait(working)
         for other in working:
             other.result()
-        if alone < len(z):
-            made[alone] = together.run(None, {**inputs, "z": z[alone:]})[0]
-        return made[0] if len(made) == 1 else np.concatenate([made[i] for i in sorted(made)])
+        if apart < len(z):
+            pictures[apart] = shared.run(None, {**inputs, "z": z[apart:]})[0]
+        return pictures[0] if len(pictures) == 1 else np.concatenate([pictures[i] for i in sorted(pictures)])
 
 
 def _cores() -> int:
@@ -127,10 +152,10 @@ def _cores() -> int:
 
 def _session(onnxruntime: Any, model: bytes, entry: GraphFile, device: str, threads: int | None) -> Any:
     options = onnxruntime.SessionOptions()
-    options.log_severity_level = 4  # errors come as exceptions
+    options.log_severity_level = 4  # errors are raised as exceptions
     options.intra_op_num_threads = threads or 0
-    # Each session has its own threads. Without this they go on spinning after a run and take the cores from the next graph: measured,
-    # one photo to six results took 96 ms instead of 38 on two cores.
+    # Each session has its own threads. Without this setting they keep spinning after a run and take the cores from the next graph: one photo
+    # to six results took 96 ms instead of 38 on two cores.
     options.add_session_config_entry("session.force_spinning_stop", "1")
     provider = PROVIDERS[device]
     if device != "rtx" and provider not in onnxruntime.get_available_providers():
@@ -143,14 +168,14 @@ def _session(onnxruntime: Any, model: bytes, entry: GraphFile, device: str, thre
             session = onnxruntime.InferenceSession(model, options, providers=[provider])
     except BackendUnavailable:
         raise
-    except Exception as error:  # onnxruntime has no common base of its exceptions
+    except Exception as error:  # onnxruntime's exceptions have no common base
         reason = " ".join(str(error).split())[:160]
         if device == "cpu":
             raise BadBundle(
                 f"{entry.file}: {reason}", "a graph that onnxruntime loads", "update onnxruntime, or export again"
             ) from error
         raise BackendUnavailable(f"onnxruntime with {provider}: {reason}", provider, INSTALL[device]) from error
-    # A provider that can't be loaded is left out silently: never believe the request, look at the session.
+    # A provider that can't be loaded is left out silently, so ask the session, not the request.
     if session.get_providers()[0] != provider:
         raise BackendUnavailable(f"onnxruntime without {provider}", provider, INSTALL[device])
     _check(session.get_inputs(), entry.inputs, entry.file)
@@ -176,10 +201,10 @@ def _add_rtx(onnxruntime: Any, options: Any) -> None:
     options.add_provider_for_devices(devices, {})
 
 
-def _check(found: list[Any], expected: tuple[Tensor, ...], file: str) -> None:
+def _check(declared: list[Any], expected: tuple[Tensor, ...], file: str) -> None:
     """The session's tensors must be those of the manifest."""
     shown = [
-        (t.name, TYPES.get(t.type, t.type), tuple("n" if isinstance(s, str) else s for s in t.shape)) for t in found
+        (t.name, TYPES.get(t.type, t.type), tuple("n" if isinstance(s, str) else s for s in t.shape)) for t in declared
     ]
     wanted = [(t.name, t.dtype, t.shape) for t in expected]
     if sorted(shown) != sorted(wanted):

@@ -1,7 +1,7 @@
-"""Engines of the bundle in `tensorrt` 10 and 11, or in `tensorrt_rtx`. Not run yet by us: no GPU at hand; tests/gpu is for who has one.
+"""Engines of the bundle in `tensorrt` 10 and 11, or in `tensorrt_rtx`. Never run on a GPU by us yet; tests/gpu is for a machine that has one.
 
-The engine is shared; each thread has its own execution contexts, stream and buffers, as TensorRT demands. Skips stay on the device between the
-graphs: a scene holds `DeviceArray`s. The decoder works on fixed buffers, so its launch is recorded once per batch size as a CUDA graph.
+The engine is shared; each thread has its own execution contexts, stream and buffers, as TensorRT requires. Context and skips stay on the device: the
+handle of an encoded square holds `DeviceArray`s. The decoder works on fixed buffers, so its launch is recorded once per batch size as a CUDA graph.
 """
 
 from __future__ import annotations
@@ -11,23 +11,36 @@ import importlib.util
 import threading
 from collections.abc import Callable
 from shlex import quote
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
+from numpy.typing import NDArray
 
-from picme_sdk.backends import Arrays, nvidia_capability
-from picme_sdk.backends.cuda import Cuda, DeviceArray, open_cuda
-from picme_sdk.bundle import Bundle
+from picme_sdk.backends.cuda import Cuda, DeviceArray, card_present, nvidia_capability, open_cuda
+from picme_sdk.backends.protocol import Backend, Encoded, Option
+from picme_sdk.bundle.bundle import Bundle
+from picme_sdk.bundle.manifest import GRAPHS, EngineFile, Manifest
 from picme_sdk.errors import BackendUnavailable, Closed
-from picme_sdk.manifest import GRAPHS, EngineFile, Manifest
+from picme_sdk.mixture.philox import F32
+from picme_sdk.pixels.photo import U8
 
 INSTALL = {"tensorrt": "pip install 'picme-sdk[tensorrt]'", "tensorrt_rtx": "pip install 'picme-sdk[rtx]'"}
-DEVICES = {"tensorrt": "tensorrt", "tensorrt_rtx": "rtx"}
-FIRST_AMPERE = 80
+TITLES = {"tensorrt": "engines of the bundle in TensorRT", "rtx": "engines of the bundle in TensorRT-RTX"}
+MODULES = {"tensorrt": "tensorrt", "rtx": "tensorrt_rtx"}
+AMPERE = 80  # compute capability of the first such card
+
+
+def option(device: str) -> Option:
+    """The bundle's engines for a device, "tensorrt" or "rtx"."""
+
+    def open_it(bundle: Bundle, threads: int | None, precision: str) -> Backend:
+        return TensorRt(bundle, device)
+
+    return Option(device, TITLES[device], card_present, open_it)
 
 
 def rebuild(bundle: Bundle, module: str) -> str:
-    """The command that makes engines for here."""
+    """The command that builds engines for this machine."""
     builder = "tensorrt" if module == "tensorrt" else "rtx"
     path, out = quote(str(bundle.path)), quote(f"{bundle.path.stem}-here")
     return f"python export/to_trt.py --from-bundle {path} --builder {builder} --out {out}"
@@ -38,12 +51,12 @@ def fits(target: str, capability: int | None) -> bool:
     if capability is None:
         return True
     if target == "ampere+":
-        return capability >= FIRST_AMPERE
+        return capability >= AMPERE
     return f"sm_{capability}" in target.split("+")
 
 
 def choose_engines(manifest: Manifest, module: str, version: str, capability: int | None) -> dict[str, EngineFile]:
-    """One engine a graph for this module, version and card; FP16 before float32. `BackendUnavailable` names what is there instead."""
+    """One engine per graph for this module, version and card; FP16 before float32. `BackendUnavailable` names what the bundle has instead."""
     mine = [e for e in manifest.engines if e.builder == module]
     right = [e for e in mine if e.version == version and fits(e.target, capability)]
     chosen = {}
@@ -53,7 +66,9 @@ def choose_engines(manifest: Manifest, module: str, version: str, capability: in
         have = sorted({f"{e.version} for {e.target}" for e in mine}) or ["none"]
         card = "" if capability is None else f" on sm_{capability}"
         raise BackendUnavailable(
-            f"engines of {module} in the bundle: {', '.join(have)}", f"{version}{card}", "build engines for here"
+            f"engines of {module} in the bundle: {', '.join(have)}",
+            f"{version}{card}",
+            "build engines for this machine",
         )
     return chosen
 
@@ -71,15 +86,16 @@ class _Thread:
 class TensorRt:
     """Runs the bundle's engines on the first GPU."""
 
-    def __init__(self, bundle: Bundle, module: str) -> None:
+    def __init__(self, bundle: Bundle, device: str) -> None:
+        module = MODULES[device]
         if importlib.util.find_spec(module) is None:
             raise BackendUnavailable(f"{module} is not installed", module, INSTALL[module])
         try:
             trt: Any = importlib.import_module(module)
-        except (ImportError, OSError, RuntimeError) as error:  # installed, but not the libraries that it needs
+        except (ImportError, OSError, RuntimeError) as error:  # installed without the libraries that it needs
             raise BackendUnavailable(f"{module} can't be loaded ({error})", module, INSTALL[module]) from error
         self.cuda = open_cuda()
-        self.name, self.device = f"{module} {trt.__version__}", DEVICES[module]
+        self.name, self.device = f"{module} {trt.__version__}", device
         try:
             chosen = choose_engines(bundle.manifest, module, str(trt.__version__), nvidia_capability())
         except BackendUnavailable as error:
@@ -90,7 +106,7 @@ class TensorRt:
         self._runtime = runtime  # engines must not outlive it
         self._engines: dict[str, Any] = {}
         for graph, entry in chosen.items():
-            engine = runtime.deserialize_cuda_engine(bundle.read(entry))  # bytes whose hash was compared
+            engine = runtime.deserialize_cuda_engine(bundle.read(entry))  # its hash was compared
             if engine is None:
                 raise BackendUnavailable(
                     f"{self.name} refuses {entry.file}", "an engine for this card", rebuild(bundle, module)
@@ -98,53 +114,34 @@ class TensorRt:
             self._engines[graph] = engine
         self._local = threading.local()
 
-    def run(self, graph: str, inputs: Arrays) -> Arrays:
-        if not self._engines:
-            raise Closed("the completer was closed", "an open one", "make a new Completer")
-        if not hasattr(self._local, "own"):
-            self._local.own = _Thread(self.cuda, self._engines)
-        own: _Thread = self._local.own
-        return self._decode(own, inputs) if graph == "decoder" else self._plain(own, graph, inputs)
-
-    def close(self) -> None:
-        self._engines = {}
-
-    def _plain(self, own: _Thread, graph: str, inputs: Arrays) -> Arrays:
-        """Encoder and mixture: fresh outputs; skips stay on the device."""
-        entry, context = self._entries[graph], own.contexts[graph]
-        kept = [self._upload(own, context, name, array) for name, array in inputs.items()]
-        outputs = {t.name: self._allocate(t.dtype, tuple(int(s) for s in t.shape)) for t in entry.outputs}
-        for name, array in outputs.items():
-            context.set_tensor_address(name, array.pointer)
-        _succeed(context.execute_async_v3(own.stream), graph)
-        results: dict[str, Any] = {}
-        for tensor in entry.outputs:
-            array = outputs[tensor.name]
-            if tensor.name.startswith("skip_"):
-                results[tensor.name] = array
-            else:
-                results[tensor.name] = np.empty(array.shape, tensor.dtype)
-                self.cuda.download(results[tensor.name], array.pointer, own.stream)
+    def encode(self, image: U8, mask: U8) -> Encoded:
+        own = self._own()
+        encoded = self._run(own, "encoder", {"image": image[None], "mask": mask[None, ..., None]})
+        skips = {name: array for name, array in encoded.items() if name.startswith("skip_")}
+        context = self._download(own, "encoder", "context", encoded["context"])
+        mixture = self._run(own, "mixture", {"context": encoded["context"]})
+        arrays = {name: self._download(own, "mixture", name, array) for name, array in mixture.items()}
         self.cuda.wait(own.stream)
-        del kept  # inputs live until the stream has passed them
-        return results
+        finite = bool(np.isfinite(context).all())  # the skips stay on the device, and are not checked
+        return Encoded(arrays["log_weights"], arrays["means"], arrays["log_scales"], skips, finite)
 
-    def _decode(self, own: _Thread, inputs: Arrays) -> Arrays:
+    def decode(self, skips: object, z: F32) -> U8:
+        own = self._own()
         entry, context = self._entries["decoder"], own.contexts["decoder"]
-        count = len(inputs["z"])
+        count = len(z)
         if not own.fixed:
             for tensor in (*entry.inputs, *entry.outputs):
                 shape = tuple(self.batch if s == "n" else int(s) for s in tensor.shape)
                 own.fixed[tensor.name] = self._allocate(tensor.dtype, shape)
                 context.set_tensor_address(tensor.name, own.fixed[tensor.name].pointer)
-        self.cuda.upload(own.fixed["z"].pointer, np.ascontiguousarray(inputs["z"], np.float32), own.stream)
-        for name, skip in inputs.items():
-            if isinstance(skip, DeviceArray):
-                self.cuda.copy(own.fixed[name].pointer, skip.pointer, skip.nbytes, own.stream)
+        latents = np.ascontiguousarray(z, np.float32)
+        self.cuda.upload(own.fixed["z"].pointer, latents, own.stream)
+        for name, skip in cast(dict[str, DeviceArray], skips).items():
+            self.cuda.copy(own.fixed[name].pointer, skip.pointer, skip.nbytes, own.stream)
         if count in own.launches:
             own.launches[count]()
         else:
-            context.set_input_shape("z", inputs["z"].shape)
+            context.set_input_shape("z", latents.shape)
 
             def work() -> None:
                 _succeed(context.execute_async_v3(own.stream), "decoder")
@@ -157,7 +154,42 @@ class TensorRt:
         image = np.empty((count, size, size, 3), np.uint8)
         self.cuda.download(image, own.fixed["image"].pointer, own.stream)
         self.cuda.wait(own.stream)
-        return {"image": image}
+        return image
+
+    def close(self) -> None:
+        self._engines = {}
+
+    def _own(self) -> _Thread:
+        """The calling thread's contexts, stream and buffers."""
+        if not self._engines:
+            raise Closed("the completer was closed", "an open one", "make a new Completer")
+        if not hasattr(self._local, "own"):
+            self._local.own = _Thread(self.cuda, self._engines)
+        own: _Thread = self._local.own
+        return own
+
+    def _run(self, own: _Thread, graph: str, inputs: dict[str, Any]) -> dict[str, DeviceArray]:
+        """Encoder or mixture head: host or device arrays in, new device arrays out, all in the order of the stream."""
+        entry, context = self._entries[graph], own.contexts[graph]
+        kept = []  # inputs live until the stream has passed them
+        for name, array in inputs.items():
+            if isinstance(array, DeviceArray):
+                context.set_tensor_address(name, array.pointer)
+            else:
+                kept.append(self._upload(own, context, name, array))
+        outputs = {t.name: self._allocate(t.dtype, tuple(int(s) for s in t.shape)) for t in entry.outputs}
+        for name, array in outputs.items():
+            context.set_tensor_address(name, array.pointer)
+        _succeed(context.execute_async_v3(own.stream), graph)
+        self.cuda.wait(own.stream)
+        del kept
+        return outputs
+
+    def _download(self, own: _Thread, graph: str, name: str, array: DeviceArray) -> NDArray[Any]:
+        dtype = next(tensor.dtype for tensor in self._entries[graph].outputs if tensor.name == name)
+        host = np.empty(array.shape, dtype)
+        self.cuda.download(host, array.pointer, own.stream)
+        return host
 
     def _allocate(self, dtype: str, shape: tuple[int, ...]) -> DeviceArray:
         return DeviceArray(self.cuda, shape, int(np.prod(shape)) * np.dtype(dtype).itemsize)

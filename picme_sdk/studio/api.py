@@ -1,8 +1,8 @@
-"""What the studio can be asked: requests as frozen dataclasses (their fields are the JSON keys), answers as `Reply`.
+"""The studio's API: requests as frozen dataclasses (their fields are the JSON keys), answers as `Reply`.
 
-Nothing here knows of HTTP servers or threads: a function takes a request and returns bytes, or an iterator of lines that are made
-while they are sent. Pictures come as base64 inside JSON. No request holds a path or an address, and nothing that was uploaded is
-sent back: every picture that leaves is encoded anew as PNG.
+Nothing here knows about HTTP servers or threads: a function takes a request and returns bytes, or an iterator of lines that are computed
+while they are sent. Pictures arrive as base64 inside JSON. No request holds a path or an address, and no uploaded file is sent back:
+every picture that leaves is encoded anew as PNG.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ from typing import Any, TypeVar
 from picme_sdk import __version__
 from picme_sdk.completer import Completer
 from picme_sdk.errors import BadArgument
-from picme_sdk.imaging import Box
+from picme_sdk.pixels.photo import Box
 from picme_sdk.scene import Completion, Scene
-from picme_sdk.studio.pictures import MOST_PIXELS, check_picture, png, preview, read_hole, read_photo, to_text
-from picme_sdk.studio.store import Jobs, Kept, Store
+from picme_sdk.studio.pictures import MAX_PIXELS, check_picture, png, preview, read_hole, read_photo, to_text
+from picme_sdk.studio.store import Jobs, SceneStore, StoredScene
 
 T = TypeVar("T")
 
-MOST_RESULTS = 64  # of one request
+MAX_RESULTS = 64  # per request
 
 
 @dataclass(frozen=True)
 class Reply:
-    """An answer: a whole body, or lines of JSON that are made one by one."""
+    """An answer: a whole body, or lines of JSON that are computed one by one."""
 
     body: bytes = b""
     lines: Iterator[bytes] | None = None
@@ -96,15 +96,15 @@ class Complete:
 
 
 class Studio:
-    """A completer with what was encoded so far. `photo` is the file that the page opens with, if any."""
+    """A completer with the scenes that were encoded so far. `photo` is the file that the page opens with, if any."""
 
     def __init__(self, completer: Completer, photo: bytes | None = None, jobs: Jobs | None = None) -> None:
-        self.completer, self.store, self.jobs = completer, Store(), jobs or Jobs()
+        self.completer, self.store, self.jobs = completer, SceneStore(), jobs or Jobs()
         self._photo = None if photo is None else (photo, check_picture(photo, "photo"))
 
     def health(self) -> Reply:
-        found = {"status": "ok", "version": __version__, "scenes": len(self.store), "jobs": self.jobs.open}
-        return as_json(found)
+        state = {"status": "ok", "version": __version__, "scenes": len(self.store), "jobs": self.jobs.open}
+        return as_json(state)
 
     def model(self) -> Reply:
         manifest = self.completer.manifest
@@ -113,7 +113,7 @@ class Studio:
                 "name": manifest.name, "licence": manifest.licence, "image_size": manifest.image_size,
                 "primitives": manifest.primitives, "model_id": manifest.model_id, "limits": manifest.card.limits,
                 "backend": self.completer.backend, "device": self.completer.device,
-                "most_pixels": MOST_PIXELS, "most_results": MOST_RESULTS,
+                "max_pixels": MAX_PIXELS, "max_results": MAX_RESULTS,
             }
         )  # fmt: skip
 
@@ -122,48 +122,49 @@ class Studio:
             return Reply(status=204)
         return Reply(self._photo[0], kind=self._photo[1])
 
-    def kept(self, handle: str) -> Kept:
+    def stored(self, handle: str) -> StoredScene:
         """The scene of a handle, ready to sample from."""
         return self.store.get(handle)
 
-    def new_scene(self, asked: NewScene) -> Reply:
-        return as_json(described(self.store.add(*self.encode(asked.photo, asked.mask, asked.context))), 201)
+    def new_scene(self, request: NewScene) -> Reply:
+        return as_json(describe_scene(self.store.add(*self.encode(request.photo, request.mask, request.context))), 201)
 
     def scene(self, handle: str) -> Reply:
-        return as_json(described(self.store.get(handle)))
+        return as_json(describe_scene(self.store.get(handle)))
 
     def forget(self, handle: str) -> Reply:
         self.store.remove(handle)
         return Reply(status=204)
 
-    def samples(self, handle: str, asked: Samples) -> Reply:
-        kept = self.kept(handle)
-        return _previews(kept, _stream(kept.scene, asked))
+    def samples(self, handle: str, request: Samples) -> Reply:
+        stored = self.stored(handle)
+        return _previews(stored, _stream(stored.scene, request))
 
-    def variations(self, handle: str, asked: Variations) -> Reply:
-        kept = self.kept(handle)
-        _check_count("n", asked.n)
+    def variations(self, handle: str, request: Variations) -> Reply:
+        stored = self.stored(handle)
+        _check_count("n", request.n)
         return _previews(
-            kept, _one_by_one(kept.scene.replay(asked.token).variations(asked.n, asked.strength, asked.seed))
+            stored,
+            _one_by_one(stored.scene.replay(request.token).variations(request.n, request.strength, request.seed)),
         )
 
-    def interpolation(self, handle: str, asked: Interpolation) -> Reply:
-        kept = self.kept(handle)
-        _check_count("steps", asked.steps)
-        ends = kept.scene.replay(asked.first), kept.scene.replay(asked.second)
-        return _previews(kept, _one_by_one(kept.scene.interpolate(*ends, asked.steps)))
+    def interpolation(self, handle: str, request: Interpolation) -> Reply:
+        stored = self.stored(handle)
+        _check_count("steps", request.steps)
+        ends = stored.scene.replay(request.first), stored.scene.replay(request.second)
+        return _previews(stored, _one_by_one(stored.scene.interpolate(*ends, request.steps)))
 
-    def replay(self, handle: str, asked: Replay) -> Reply:
-        kept = self.kept(handle)
-        return _previews(kept, iter([kept.scene.replay(asked.token)]))
+    def replay(self, handle: str, request: Replay) -> Reply:
+        stored = self.stored(handle)
+        return _previews(stored, iter([stored.scene.replay(request.token)]))
 
-    def image(self, handle: str, asked: Replay) -> Reply:
-        """The whole picture, as one downloads it."""
-        return Reply(png(self.kept(handle).scene.replay(asked.token)), kind="image/png")
+    def image(self, handle: str, request: Replay) -> Reply:
+        """The whole picture, for download."""
+        return Reply(png(self.stored(handle).scene.replay(request.token)), kind="image/png")
 
-    def complete(self, asked: Complete) -> Reply:
-        scene, _ = self.encode(asked.photo, asked.mask, asked.context)
-        wanted = Samples(asked.n, asked.seed, asked.strategy, asked.primitive, asked.temperature)
+    def complete(self, request: Complete) -> Reply:
+        scene, _ = self.encode(request.photo, request.mask, request.context)
+        wanted = Samples(request.n, request.seed, request.strategy, request.primitive, request.temperature)
         return Reply(
             lines=(_line({**_facts(result), "image": to_text(png(result))}) for result in _stream(scene, wanted)),
             kind="application/x-ndjson",
@@ -176,35 +177,35 @@ class Studio:
 
 
 def read(kind: type[T], body: bytes) -> T:
-    """A request from its JSON. The key set is closed; the values are checked by what uses them."""
+    """A request from its JSON. The key set is closed; values are checked where they are used."""
     try:
-        found = json.loads(body)
+        given = json.loads(body)
     except (ValueError, RecursionError) as error:
         raise BadArgument("a body that is no JSON", "a JSON object", "see openapi.json") from error
     known = {f.name: f for f in fields(kind)}  # type: ignore[arg-type]
-    if not isinstance(found, dict) or not found.keys() <= known.keys():
-        given = f"the keys {', '.join(sorted(found))[:200]}" if isinstance(found, dict) else "JSON that is no object"
-        raise BadArgument(given, f"an object with some of {', '.join(known)}", "see openapi.json")
-    missing = [name for name, f in known.items() if f.default is MISSING and name not in found]
+    if not isinstance(given, dict) or not given.keys() <= known.keys():
+        shown = f"the keys {', '.join(sorted(given))[:200]}" if isinstance(given, dict) else "JSON that is no object"
+        raise BadArgument(shown, f"an object with some of {', '.join(known)}", "see openapi.json")
+    missing = [name for name, f in known.items() if f.default is MISSING and name not in given]
     if missing:
         raise BadArgument("a request without " + ", ".join(missing), "all that is required", "see openapi.json")
-    return kind(**found)
+    return kind(**given)
 
 
 def _check_count(name: str, value: object) -> None:
-    if isinstance(value, int) and value > MOST_RESULTS:
-        raise BadArgument(f"{name}={value}", f"at most {MOST_RESULTS} in one request", "ask several times")
+    if isinstance(value, int) and value > MAX_RESULTS:
+        raise BadArgument(f"{name}={value}", f"at most {MAX_RESULTS} in one request", "ask several times")
 
 
-def _stream(scene: Scene, asked: Samples) -> Iterator[Completion]:
-    _check_count("n", asked.n)
-    return scene.stream(asked.n, asked.seed, asked.strategy, asked.primitive, asked.temperature)
+def _stream(scene: Scene, request: Samples) -> Iterator[Completion]:
+    _check_count("n", request.n)
+    return scene.stream(request.n, request.seed, request.strategy, request.primitive, request.temperature)
 
 
-def described(kept: Kept) -> dict[str, Any]:
-    scene = kept.scene
+def describe_scene(stored: StoredScene) -> dict[str, Any]:
+    scene = stored.scene
     return {
-        "id": kept.id, "size": scene.size, "box": kept.box, "ambiguity": scene.ambiguity, "encode_ms": scene.encode_ms,
+        "id": stored.id, "size": scene.size, "box": stored.box, "ambiguity": scene.ambiguity, "encode_ms": scene.encode_ms,
         "primitives": [{"primitive": i, "weight": weight} for i, weight in scene.primitives],
     }  # fmt: skip
 
@@ -212,26 +213,26 @@ def described(kept: Kept) -> dict[str, Any]:
 def _facts(result: Completion) -> dict[str, Any]:
     return {
         "token": result.token, "primitive": result.primitive, "weight": result.weight,
-        "log_prob": result.log_prob, "decode_ms": result.timings.decode_ms,
+        "log_density": result.log_density, "decode_ms": result.timings.decode_ms,
     }  # fmt: skip
 
 
 def _one_by_one(results: list[Completion]) -> Iterator[Completion]:
-    """Each result is let go once it was shown: the picture that it then holds is as large as the photo."""
+    """Drop each result once it was sent: by then it holds a picture as large as the photo."""
     results.reverse()
     while results:
         yield results.pop()
 
 
-def _previews(kept: Kept, results: Iterator[Completion]) -> Reply:
-    """Lines with the part around the holes only: the page has the photo already."""
-    lines = (_line({**_facts(r), "box": kept.box, "preview": to_text(preview(r, kept.box))}) for r in results)
+def _previews(stored: StoredScene, results: Iterator[Completion]) -> Reply:
+    """Lines with only the part around the holes: the page has the photo already."""
+    lines = (_line({**_facts(r), "box": stored.box, "preview": to_text(preview(r, stored.box))}) for r in results)
     return Reply(lines=lines, kind="application/x-ndjson")
 
 
-def _line(found: dict[str, Any]) -> bytes:
-    return json.dumps(found).encode() + b"\n"
+def _line(content: dict[str, Any]) -> bytes:
+    return json.dumps(content).encode() + b"\n"
 
 
-def as_json(found: dict[str, Any], status: int = 200) -> Reply:
-    return Reply(json.dumps(found).encode(), status=status)
+def as_json(content: dict[str, Any], status: int = 200) -> Reply:
+    return Reply(json.dumps(content).encode(), status=status)

@@ -22,13 +22,13 @@ from typing import Any
 from picme_sdk.completer import Completer
 from picme_sdk.errors import BackendUnavailable, BadArgument, BadImage, ImageTooLarge, NumericalError, PicmeError
 from picme_sdk.studio.api import Complete, Interpolation, NewScene, Replay, Reply, Samples, Studio, Variations, read
-from picme_sdk.studio.guard import MOST_BYTES, App, Guard, Receive, Refused, Scope, Send, answer
+from picme_sdk.studio.guard import MAX_BODY_BYTES, App, Guard, Receive, Refused, Scope, Send, answer
 
 log = logging.getLogger(__name__)
 
-TOKEN = re.compile(r"[A-Za-z0-9._~-]{16,}")  # that a user may choose: what an address holds as it is
-BODY_SECONDS = 60.0  # a body must have come by then
-STALLED_SECONDS = 60.0  # a reader that takes nothing for so long is left
+TOKEN = re.compile(r"[A-Za-z0-9._~-]{16,}")  # characters that need no escaping in an address
+BODY_SECONDS = 60.0  # for a whole body to arrive
+STALLED_SECONDS = 60.0  # a reader that takes nothing for this long is disconnected
 KINDS = {
     ".html": b"text/html; charset=utf-8",
     ".js": b"text/javascript; charset=utf-8",
@@ -37,7 +37,7 @@ KINDS = {
     ".json": b"application/json",
 }
 
-# path, method, what answers, and the JSON that it takes. A route that takes none is quick: it waits for no job.
+# Path, method, what answers, and the JSON that it takes. A route that takes none is quick and does not wait for a job.
 ROUTES: tuple[tuple[str, str, Callable[..., Reply], type[Any] | None], ...] = (
     ("/api/health", "GET", Studio.health, None),
     ("/api/model", "GET", Studio.model, None),
@@ -55,7 +55,7 @@ ROUTES: tuple[tuple[str, str, Callable[..., Reply], type[Any] | None], ...] = (
 
 
 class Endpoint:
-    """One route: reads the body, lets the worker answer, sends what it made."""
+    """One route: reads the body, lets the worker answer, sends the answer."""
 
     def __init__(self, studio: Studio, answers: Callable[..., Reply], takes: type[Any] | None) -> None:
         self.studio, self.answers, self.takes = studio, answers, takes
@@ -84,7 +84,7 @@ class Endpoint:
         return self.answers(self.studio, *handle, read(self.takes, body))  # type: ignore[arg-type]
 
     async def _send_lines(self, reply: Reply, lines: Iterator[bytes], receive: Receive, send: Send) -> None:
-        """Each line is sent as soon as it is made. A fault in the middle becomes the last line."""
+        """Send each line as soon as it is ready. A fault on the way becomes the last line."""
         gone = asyncio.ensure_future(_until_gone(receive))
         try:
             head = {"status": reply.status, "headers": [(b"content-type", reply.kind.encode())]}
@@ -101,13 +101,13 @@ class Endpoint:
                 await asyncio.wait_for(send(message), STALLED_SECONDS)
             await send({"type": "http.response.body", "body": b""})
         except asyncio.TimeoutError:
-            log.warning("a reader stalled; its stream was left")
+            log.warning("a reader stalled and was disconnected")
         finally:
             gone.cancel()
 
 
 def _refusal(error: Exception) -> Refused:
-    """What an error looks like from outside: its text if it is meant for users, never a trace."""
+    """An error as clients see it: its text if it is meant for users, never a traceback."""
     if isinstance(error, Refused):
         return error
     if isinstance(error, asyncio.TimeoutError):
@@ -161,10 +161,10 @@ class PageFile:
 
 
 def page_files() -> list[PageFile]:
-    """Every file that is served. There is no folder to break out of."""
+    """Every file that is served, by name, so there is no folder to break out of."""
     here = files("picme_sdk") / "studio"
-    found = [entry for entry in (here / "page").iterdir() if entry.is_file()]
-    return [PageFile(entry.name, entry.read_bytes()) for entry in (*found, here / "openapi.json")]
+    entries = [entry for entry in (here / "page").iterdir() if entry.is_file()]
+    return [PageFile(entry.name, entry.read_bytes()) for entry in (*entries, here / "openapi.json")]
 
 
 def build(
@@ -172,10 +172,10 @@ def build(
     token: str,
     host: str,
     port: int,
-    most_bytes: int = MOST_BYTES,
+    max_bytes: int = MAX_BODY_BYTES,
     more: Mapping[str, App] | None = None,
 ) -> App:
-    """The whole ASGI application, guard included. `more` has further paths to GET, and what answers there."""
+    """The whole ASGI application, guard included. `more` maps further paths to what answers a GET there."""
     try:
         from starlette.applications import Starlette
         from starlette.exceptions import HTTPException
@@ -190,14 +190,14 @@ def build(
         text = f"{request.method} {request.url.path} | expected a path and method of openapi.json | see there"
         return JSONResponse({"error": text[:300], "kind": "Refused"}, status)
 
-    def endpoint(does: Callable[..., Reply], takes: type[Any] | None) -> Endpoint:
-        return Endpoint(studio, getattr(type(studio), does.__name__), takes)  # which may be a subclass's
+    def endpoint(answers: Callable[..., Reply], takes: type[Any] | None) -> Endpoint:
+        return Endpoint(studio, getattr(type(studio), answers.__name__), takes)  # of a subclass, perhaps
 
-    routes = [Route(path, endpoint(does, takes), methods=[method]) for path, method, does, takes in ROUTES]
+    routes = [Route(path, endpoint(answers, takes), methods=[method]) for path, method, answers, takes in ROUTES]
     pages = [Route(file.path, file, methods=["GET"]) for file in page_files()]
     pages += [Route(path, app, methods=["GET"]) for path, app in (more or {}).items()]
     router = Starlette(routes=[*routes, *pages], exception_handlers={HTTPException: unknown})
-    return Guard(router, token, host, port, most_bytes)
+    return Guard(router, token, host, port, max_bytes)
 
 
 def _missing(error: ImportError) -> BackendUnavailable:
@@ -210,7 +210,7 @@ class Options:
     """How the studio is served."""
 
     photo: str | os.PathLike[str] | None = None  # file that the page opens with
-    host: str = "127.0.0.1"  # another one than this machine's own needs a token
+    host: str = "127.0.0.1"  # anything beyond this machine needs a token
     port: int = 0  # 0 = any that is free
     token: str | None = None  # None = a random one
     browser: bool = True  # open the page
@@ -235,7 +235,7 @@ def serve(completer: Completer, options: Options, started: Callable[[str], None]
         )  # fmt: skip
         shown = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(options.host, options.host)  # noqa: S104
         address = f"http://{f'[{shown}]' if ':' in shown else shown}:{port}/#token={token}"
-        started(address)  # the socket listens already: a request waits until the server takes it
+        started(address)  # the socket is listening already; a request waits until the server accepts it
         if options.browser:
             threading.Thread(target=webbrowser.open, args=(address,), daemon=True).start()
         with contextlib.suppress(KeyboardInterrupt):
@@ -262,15 +262,15 @@ def _read(photo: str | os.PathLike[str]) -> bytes:
 
 def listen(host: str, port: int) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    found = socket.socket(family, socket.SOCK_STREAM)
+    listening = socket.socket(family, socket.SOCK_STREAM)
     try:
         if os.name == "posix":
-            found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        found.bind((host, port))
-        found.listen(128)
+            listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.bind((host, port))
+        listening.listen(128)
     except (OSError, OverflowError) as error:
-        found.close()
+        listening.close()
         raise BadArgument(
-            f"{host} port {port} can't be had ({error})", "a free port", "choose another --port"
+            f"{host} port {port} is not available ({error})", "a free port", "choose another --port"
         ) from error
-    return found
+    return listening

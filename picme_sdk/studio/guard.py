@@ -1,8 +1,8 @@
-"""The guard in front of every route (plain ASGI): who may ask, how much may be sent, and the headers of every answer.
+"""The guard in front of every route (plain ASGI): who may send requests, how large they may be, and the headers of every answer.
 
-A web page from elsewhere must not reach the studio through the user's browser. Four locks, each enough for most attacks:
+A foreign web page must not reach the studio through the user's browser. There are four locks, each sufficient against most attacks:
 the Host allow-list stops names that were rebound to this machine, the Origin check stops forms and scripts of other pages,
-the token stops whoever does not know it, and without CORS headers no foreign page can read an answer.
+the token stops everybody who does not know it, and without CORS headers no foreign page can read an answer.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Send = Callable[[Message], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
 Headers = Sequence[tuple[bytes, bytes]]
 
-MOST_BYTES = 64 << 20  # of a request's body: a photo and a mask, as base64
+MAX_BODY_BYTES = 64 << 20  # a photo and a mask as base64
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 EVERYWHERE = ("0.0.0.0", "::")  # noqa: S104 (compared with, not bound)
 READING = ("GET", "HEAD")
@@ -38,7 +38,7 @@ HEADERS: Headers = (
 
 
 class Refused(Exception):
-    """A request that gets an error for an answer."""
+    """A request that is answered with an error."""
 
     def __init__(self, status: int, text: str, kind: str = "Refused", headers: Headers = ()) -> None:
         super().__init__(text)
@@ -59,15 +59,15 @@ async def answer(send: Send, status: int, kind: bytes, body: bytes, headers: Hea
 class Guard:
     """Lets only this studio's own page, and tools that know the token, through to `app`."""
 
-    def __init__(self, app: App, token: str, host: str, port: int, most_bytes: int = MOST_BYTES) -> None:
-        self.app, self.token, self.port, self.most_bytes = app, token.encode(), port, most_bytes
+    def __init__(self, app: App, token: str, host: str, port: int, max_bytes: int = MAX_BODY_BYTES) -> None:
+        self.app, self.token, self.port, self.max_bytes = app, token.encode(), port, max_bytes
         self.everywhere = host in EVERYWHERE
         self.names = {*LOOPBACK, f"[{host}]" if ":" in host else host.lower()}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
             return await self.app(scope, receive, send)
-        if scope["type"] != "http":  # there are no websockets here
+        if scope["type"] != "http":  # no websockets here
             await receive()
             return await send({"type": "websocket.close", "code": 1008})
 
@@ -93,18 +93,18 @@ class Guard:
             if (origin is not None and origin.lower() != f"http://{host.lower()}") or site not in (
                 None, "same-origin", "none",
             ):  # fmt: skip
-                raise Refused(403, "a request of another page | expected the studio's own page or a tool | use those")
+                raise Refused(403, "a request from another page | expected the studio's own page or a tool | use those")
         if asks_api:
             scheme, _, given = (_only(scope, b"authorization") or "").partition(" ")
             if scheme.lower() != "bearer" or not secrets.compare_digest(given.strip().encode(), self.token):
                 text = "no token, or a wrong one | expected the one in the printed address | send `Authorization: Bearer TOKEN`"
                 raise Refused(401, text, headers=[(b"www-authenticate", b"Bearer")])
-        if not scope.get("query_string", b"").isascii():  # Starlette fails on it where it tells of an unknown path
+        if not scope.get("query_string", b"").isascii():  # Starlette fails on it when it reports an unknown path
             raise Refused(400, "a query that is no ASCII | expected none at all | leave it out")
         length = _only(scope, b"content-length")
         if length is not None and not (length.isascii() and length.isdigit()):
             raise Refused(400, f"content-length {length!r} | expected a number of bytes | send the true length")
-        if length is not None and int(length[:20]) > self.most_bytes:
+        if length is not None and int(length[:20]) > self.max_bytes:
             raise self.too_large()
 
     def is_own(self, host: str) -> bool:
@@ -118,25 +118,25 @@ class Guard:
 
     def counted(self, receive: Receive) -> Receive:
         """`receive`, stopping at the limit whatever the client announced."""
-        seen = 0
+        received = 0
 
         async def count() -> Message:
-            nonlocal seen
+            nonlocal received
             message = await receive()
-            seen += len(message.get("body", b""))
-            if seen > self.most_bytes:
+            received += len(message.get("body", b""))
+            if received > self.max_bytes:
                 raise self.too_large()
             return message
 
         return count
 
     def too_large(self) -> Refused:
-        text = f"a body over {self.most_bytes:,} bytes | expected a smaller one | shrink the photo first"
+        text = f"a body over {self.max_bytes:,} bytes | expected a smaller one | shrink the photo first"
         return Refused(413, text, headers=[(b"connection", b"close")])
 
 
 def _only(scope: Scope, name: bytes) -> str | None:
-    """The value of a header that may come once. Twice is as wrong as a value that nothing equals."""
+    """The value of a header that may occur once; a repeated one is refused."""
     values = [value for key, value in scope["headers"] if key == name]
     if len(values) > 1:
         raise Refused(400, f"{len(values)} headers {name.decode()} | expected one | send it once")
@@ -144,7 +144,7 @@ def _only(scope: Scope, name: bytes) -> str | None:
 
 
 def _is_address(name: str) -> bool:
-    """An address in figures can't be rebound, as a name can."""
+    """Whether a host is a numeric address: unlike a name, it can't be rebound."""
     try:
         ipaddress.ip_address(name.removeprefix("[").removesuffix("]"))
     except ValueError:

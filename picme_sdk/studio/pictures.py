@@ -1,25 +1,24 @@
-"""Pictures of the studio: base64 in, PNG out. A picture's kind and size are known from its header before anything of it is decoded."""
+"""Pictures of the studio: base64 in, PNG out. A picture's kind and size are read from its header before anything is decoded."""
 
 from __future__ import annotations
 
 import base64
 import binascii
 import io
-from typing import Any
 
-from PIL import Image, PngImagePlugin, UnidentifiedImageError
+from PIL import Image, UnidentifiedImageError
 
 from picme_sdk.errors import BadArgument, BadImage, ImageTooLarge
-from picme_sdk.imaging import Box, Photo, load
-from picme_sdk.masks import MaskLike, load_mask
+from picme_sdk.pixels.mask import MaskLike, load_mask
+from picme_sdk.pixels.photo import Box, Photo, load
+from picme_sdk.pixels.png import png_bytes
 from picme_sdk.scene import Completion
 
 FORMATS = ("PNG", "JPEG", "WEBP")
 KINDS = {"PNG": "image/png", "WEBP": "image/webp"}  # JPEG has several names
-MOST_PIXELS = 50_000_000  # of one photo
+MAX_PIXELS = 50_000_000  # of one photo
 EFFORT = 1  # of PNG compression: 6 is three times slower for a file a quarter smaller
 PREVIEW = 1024  # longest side of a preview, pixels
-TOKEN_KEY = "picme-token"  # noqa: S105 (the name of a PNG text, no secret)
 
 
 def from_text(text: object, what: str) -> bytes:
@@ -45,15 +44,15 @@ def check_picture(data: bytes, what: str) -> str:
         raise BadImage(
             f"a {what} of {len(data):,} bytes is no such picture", "PNG, JPEG or WebP", "convert it"
         ) from error
-    except Exception as error:  # Pillow's parsers raise many kinds on damaged data
+    except Exception as error:  # Pillow's parsers raise many exceptions on damaged data
         raise BadImage(f"a {what} that can't be read", "an undamaged picture", "check the file") from error
-    if width * height > MOST_PIXELS:
+    if width * height > MAX_PIXELS:
         raise _too_large(f"{what} of {width}x{height}")
     return kind
 
 
 def _too_large(what: str) -> ImageTooLarge:
-    return ImageTooLarge(f"a {what}", f"at most {MOST_PIXELS:,} pixels", "crop or shrink it first")
+    return ImageTooLarge(f"a {what}", f"at most {MAX_PIXELS:,} pixels", "crop or shrink it first")
 
 
 def read_photo(text: str) -> Image.Image:
@@ -70,7 +69,7 @@ def read_photo(text: str) -> Image.Image:
 
 
 def read_hole(photo: Image.Image, text: str | None) -> tuple[Image.Image | None, Box]:
-    """A mask of the photo's size (None: its transparent pixels), and the box that the hole lies in."""
+    """A mask of the photo's size (None if its transparent pixels are the hole), and the box around the hole."""
     painted: MaskLike = None
     if text is not None:
         painted = from_text(text, "mask")
@@ -85,9 +84,7 @@ def read_hole(photo: Image.Image, text: str | None) -> tuple[Image.Image | None,
 
 def png(result: Completion) -> bytes:
     """A result as a PNG file with its token inside."""
-    text = PngImagePlugin.PngInfo()
-    text.add_text(TOKEN_KEY, result.token)
-    return _png(result.image, pnginfo=text, icc_profile=result.image.info.get("icc_profile"))
+    return png_bytes(result.image, result.token, EFFORT)
 
 
 def preview(result: Completion, box: Box) -> bytes:
@@ -98,10 +95,5 @@ def preview(result: Completion, box: Box) -> bytes:
     else:
         part = Image.fromarray(Photo(image, None).crop(box))
     part.thumbnail((PREVIEW, PREVIEW))
-    return _png(part, icc_profile=image.info.get("icc_profile") if part.mode == image.mode else None)
-
-
-def _png(image: Image.Image, **options: Any) -> bytes:
-    stream = io.BytesIO()
-    image.save(stream, "PNG", compress_level=EFFORT, **options)
-    return stream.getvalue()
+    part.info["icc_profile"] = image.info.get("icc_profile") if part.mode == image.mode else None
+    return png_bytes(part, level=EFFORT)

@@ -32,10 +32,10 @@ from PIL import Image
 
 from export.onnx_files import ExportError
 from export.write import write_bundle
-from picme_sdk.bundle import Bundle
+from picme_sdk.bundle.bundle import Bundle
+from picme_sdk.bundle.manifest import Manifest
 from picme_sdk.cli import main
 from picme_sdk.errors import PicmeError
-from picme_sdk.manifest import Manifest
 from tests.vectors.make import photo as formula
 from training.checkpoint import CheckpointError, Progress, load_weights, save_weights
 

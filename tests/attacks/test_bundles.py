@@ -22,9 +22,9 @@ from onnx import TensorProto, helper, numpy_helper
 
 from picme_sdk import Completer, PicmeError
 from picme_sdk.backends.tensorrt import choose_engines, rebuild
-from picme_sdk.bundle import Bundle
+from picme_sdk.bundle.bundle import Bundle
+from picme_sdk.bundle.manifest import manifest_bytes, parse_manifest, seal_of
 from picme_sdk.errors import BackendUnavailable, BadBundle
-from picme_sdk.manifest import manifest_bytes, parse_manifest, seal_of
 from tests.attacks.conftest import MASK, PHOTO
 
 
@@ -118,8 +118,8 @@ def test_15_links_pipes_and_folders(folder: Path, tmp_path: Path) -> None:
         inside.rmdir() if inside.is_dir() and not inside.is_symlink() else inside.unlink()
     os.link(outside, inside)
     Bundle(folder).verify()
-    shutil.rmtree(folder / "inputs")
-    (folder / "inputs").symlink_to(tmp_path)
+    shutil.rmtree(folder / "engines")
+    (folder / "engines").symlink_to(tmp_path)
     with pytest.raises(BadBundle):
         Bundle(folder).verify()
 

@@ -18,10 +18,10 @@ import pytest
 from PIL import Image
 
 from picme_sdk import Completer
+from picme_sdk.bundle.manifest import seal_of
 from picme_sdk.cli import main
 from picme_sdk.errors import PicmeError
-from picme_sdk.manifest import seal_of
-from picme_sdk.video import complete_video
+from picme_sdk.video.files import complete_video
 from tests.attacks.conftest import MASK, PHOTO
 from tests.attacks.faults import picture, video
 from tests.conftest import ROOT

@@ -19,7 +19,7 @@ from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
 from export.report import polygraphy_commands
-from picme_sdk.bundle import Bundle
+from picme_sdk.bundle.bundle import Bundle
 from tests.conftest import ROOT
 from training.checkpoint import KEY, CheckpointError, load_weights
 
@@ -168,18 +168,24 @@ ODD_NAMES = [
 ]
 
 
-def test_21_odd_names_of_outputs(bundle_folder: Path, tmp_path: Path) -> None:
+def test_21_odd_names_of_outputs(exported_folder: Path, tmp_path: Path) -> None:
     """Written under exactly that name; nothing is a shell's or a terminal's to interpret; printed commands can be pasted."""
     import shlex
 
     name = "".join(ODD_NAMES[:8])
     done = run(
-        "export/to_trt.py", "--from-bundle", bundle_folder.resolve(), f"--out={name}", "--builder", "none", cwd=tmp_path
+        "export/to_trt.py",
+        "--from-bundle",
+        exported_folder.resolve(),
+        f"--out={name}",
+        "--builder",
+        "none",
+        cwd=tmp_path,
     )
     assert done.returncode == 0, done.stderr
     Bundle(tmp_path / name).verify()
     assert not list(tmp_path.glob("**/canary"))
-    for line in polygraphy_commands(Bundle(bundle_folder).manifest, Path(name)):
+    for line in polygraphy_commands(Bundle(exported_folder).manifest, Path(name)):
         words = shlex.split(line)
         assert words[words.index("run") + 1].startswith(f"{name}/")
 

@@ -17,7 +17,8 @@ from PIL import Image, TiffImagePlugin
 
 from picme_sdk import Completer, PicmeError
 from picme_sdk.errors import BadImage, BadMask, ImageTooLarge
-from picme_sdk.imaging import load, save_png
+from picme_sdk.pixels.photo import load
+from picme_sdk.pixels.png import save_png
 from tests.attacks.conftest import MASK, PHOTO
 
 
@@ -78,7 +79,7 @@ def test_01_bomb_in_memory_of_its_own(bundle_folder: Path, tmp_path: Path) -> No
     script = """
 import resource, sys
 from picme_sdk.errors import BadImage
-from picme_sdk.imaging import load, open_image
+from picme_sdk.pixels.photo import load, open_image
 load(sys.argv[1])
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 for path in sys.argv[2:]:

@@ -22,7 +22,7 @@ from tests.conftest import ROOT
 @pytest.fixture
 def card(monkeypatch: pytest.MonkeyPatch) -> None:
     """As if a card were there, whatever the machine has."""
-    for module in ("picme_sdk.backends", "picme_sdk.backends.tensorrt"):
+    for module in ("picme_sdk.backends.cuda", "picme_sdk.backends.tensorrt"):
         monkeypatch.setattr(f"{module}.nvidia_capability", lambda: 89)
 
 
@@ -82,17 +82,32 @@ for device in ("cuda", "tensorrt", "rtx"):
 @pytest.mark.parametrize("graph", ["encoder", "mixture", "decoder"])
 def test_19_out_of_memory_while_it_runs(bundle_folder: Path, monkeypatch: pytest.MonkeyPatch, graph: str) -> None:
     """What onnxruntime raises on a card without memory is an error of ours, and the completer can be used again."""
-    with Completer(bundle_folder, "cpu", 1) as completer:
-        session, outputs = completer._backend._sessions[graph]  # type: ignore[attr-defined]
+    import onnxruntime as runtime
 
-        class Full:
-            def run(self, names: list[str], inputs: dict[str, Any]) -> Any:
+    session, full = runtime.InferenceSession, []
+
+    class Sometimes:
+        """A session that runs out of memory while `full` names its graph."""
+
+        def __init__(self, *given: Any, **options: Any) -> None:
+            self.inner = session(*given, **options)
+            first = self.inner.get_inputs()[0].name
+            self.graph = {"image": "encoder", "context": "mixture"}.get(first, "decoder")
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self.inner, name)
+
+        def run(self, names: list[str] | None, inputs: dict[str, Any]) -> Any:
+            if self.graph in full:
                 raise RuntimeError("CUDA failure 2: out of memory ; GPU=0")
+            return self.inner.run(names, inputs)
 
-        completer._backend._sessions[graph] = Full(), outputs  # type: ignore[attr-defined]
+    monkeypatch.setattr(runtime, "InferenceSession", Sometimes)
+    with Completer(bundle_folder, "cpu", 1) as completer:
+        full.append(graph)
         with pytest.raises(BackendUnavailable, match=f"{graph} failed on cpu: CUDA failure 2"):
             completer.complete(PHOTO, MASK, n=1, seed=0)
-        completer._backend._sessions[graph] = session, outputs  # type: ignore[attr-defined]
+        full.clear()
         assert len(completer.complete(PHOTO, MASK, n=1, seed=0)) == 1
 
 
@@ -158,7 +173,7 @@ from pathlib import Path
 from picme_sdk.cli import main
 from training.checkpoint import CheckpointError, Progress, load_weights, save_weights
 from export.write import write_bundle
-from picme_sdk.bundle import Bundle
+from picme_sdk.bundle.bundle import Bundle
 photo, mask, clip, bundle, checkpoint, good, closed = sys.argv[1:]
 model, config, _ = load_weights(Path(checkpoint))
 source = Bundle(bundle)

@@ -17,8 +17,8 @@ import pytest
 from benchmarks import soak
 from picme_sdk import Completer, Completion, PicmeError, Scene
 from picme_sdk.errors import BadArgument, BadToken, Closed, NumericalError
-from picme_sdk.frames import complete_frames
-from picme_sdk.sampling import Mixture
+from picme_sdk.mixture.mixture import Mixture
+from picme_sdk.video.frames import complete_frames
 from tests.attacks.conftest import MASK, PHOTO
 
 
@@ -87,7 +87,7 @@ def test_10_the_hottest_and_the_coldest(scene: Scene) -> None:
     for temperature in (0, 5e-324, 1e-40, 1e-30, 99.9, 100, np.float16(0.3)):
         result = scene.sample(3, 1, temperature=temperature)[2]
         assert np.array_equal(scene.replay(result.token).image, result.image)
-        assert np.isfinite(result.log_prob)
+        assert np.isfinite(result.log_density)
 
 
 def mixture(weights: list[float], scale: float = 0.0, mean: float = 0.0) -> Mixture:

@@ -27,7 +27,7 @@ from tests.cpp.native import (  # fmt: skip
     NativeError,
     NativeResult,
 )
-from tests.picme_sdk.test_bundle import CHANGES, rewrite
+from tests.picme_sdk.bundle.test_bundle import CHANGES, rewrite
 
 
 @pytest.fixture(scope="module")
@@ -69,7 +69,7 @@ def assert_same(ours: list[NativeResult], theirs: list[Completion]) -> None:
         image = np.asarray(other.image).reshape(mine.image.shape)
         assert mine.primitive == other.primitive
         assert mine.weight == pytest.approx(other.weight, rel=1e-5)
-        assert mine.log_prob == pytest.approx(other.log_prob, rel=1e-5, abs=1e-4)
+        assert mine.log_prob == pytest.approx(other.log_density, rel=1e-5, abs=1e-4)
         assert psnr(mine.image, image) >= 45
         assert np.mean(mine.image == image) > 0.999
         assert np.abs(mine.image.astype(int) - image).max() <= 1

@@ -16,9 +16,9 @@ from safetensors.torch import load_file, save_file
 from export.graphs import DecoderGraph, EncoderGraph, graph_specs
 from export.onnx_files import ExportError, check, half, to_onnx
 from export.verify import Chain, hard_photos, latents, verify
-from picme_sdk.bundle import Bundle
+from picme_sdk.bundle.bundle import Bundle
+from picme_sdk.bundle.manifest import GRAPHS
 from picme_sdk.errors import BadBundle
-from picme_sdk.manifest import GRAPHS
 from tests.conftest import ROOT
 from training.checkpoint import load_weights
 from training.model import Picme, PicmeConfig
@@ -30,12 +30,12 @@ def export(cwd: Path, *arguments: str | Path) -> subprocess.CompletedProcess[str
 
 
 @pytest.fixture(scope="module")
-def graphs(bundle_folder: Path) -> dict[str, onnx.ModelProto]:
-    return {name: onnx.load(bundle_folder / f"{name}.onnx") for name in GRAPHS}
+def graphs(exported_folder: Path) -> dict[str, onnx.ModelProto]:
+    return {name: onnx.load(exported_folder / f"{name}.onnx") for name in GRAPHS}
 
 
-def test_the_bundle_has_graphs_engines_and_numbers(bundle_folder: Path) -> None:
-    bundle = Bundle(bundle_folder)
+def test_the_bundle_has_graphs_engines_and_numbers(exported_folder: Path) -> None:
+    bundle = Bundle(exported_folder)
     bundle.verify()
     manifest = bundle.manifest
     assert {(g.graph, g.precision) for g in manifest.graphs} == {
@@ -54,14 +54,14 @@ def test_the_bundle_has_graphs_engines_and_numbers(bundle_folder: Path) -> None:
     for number in manifest.verified:
         better = number.value >= number.limit if number.measure == "psnr_db" else number.value <= number.limit
         assert better, number
-    assert f"{manifest.verified[0].value:.3g}" in (bundle_folder / "report.md").read_text()
+    assert f"{manifest.verified[0].value:.3g}" in (exported_folder / "report.md").read_text()
 
 
-def test_engines_are_pure_plans(bundle_folder: Path) -> None:
+def test_engines_are_pure_plans(exported_folder: Path) -> None:
     trt = pytest.importorskip("tensorrt_rtx")
     runtime = trt.Runtime(trt.Logger(trt.Logger.INTERNAL_ERROR))
-    for engine in Bundle(bundle_folder).manifest.engines:
-        header = (bundle_folder / engine.file).read_bytes()[: runtime.engine_header_size]
+    for engine in Bundle(exported_folder).manifest.engines:
+        header = (exported_folder / engine.file).read_bytes()[: runtime.engine_header_size]
         _, diagnostics = runtime.get_engine_validity(header)
         assert diagnostics != 32, "32 = malformed"
 
@@ -77,15 +77,15 @@ def test_graphs_keep_their_contract(graphs: dict[str, onnx.ModelProto]) -> None:
     assert next(n.op_type for n in graphs["decoder"].graph.node if "image" in n.output) == "Cast"
 
 
-def test_fp16_graphs_compute_in_half(bundle_folder: Path) -> None:
+def test_fp16_graphs_compute_in_half(exported_folder: Path) -> None:
     for name in ("encoder", "decoder"):
-        model = onnx.load(bundle_folder / f"{name}.fp16.onnx")
+        model = onnx.load(exported_folder / f"{name}.fp16.onnx")
         weights = [t for t in model.graph.initializer if len(t.dims) == 4]
         assert {t.data_type for t in weights} == {onnx.TensorProto.FLOAT16}
 
 
-def test_encoder_never_looks_into_the_hole(bundle_folder: Path) -> None:
-    session = onnxruntime.InferenceSession(bundle_folder / "encoder.onnx")
+def test_encoder_never_looks_into_the_hole(exported_folder: Path) -> None:
+    session = onnxruntime.InferenceSession(exported_folder / "encoder.onnx")
     image, mask = hard_photos(32)["photo"]
     other = np.where(mask >= 128, 255 - image, image)
     first, second = (session.run(None, {"image": i, "mask": mask}) for i in (image, other))
@@ -286,20 +286,20 @@ def test_wrong_checkpoints_get_one_clear_line_and_exit_code_2(checkpoint: Path, 
     assert not (tmp_path / "b").exists()
 
 
-def test_nothing_is_overwritten_without_force(checkpoint: Path, bundle_folder: Path, tmp_path: Path) -> None:
-    out = Path(shutil.copytree(bundle_folder, tmp_path / "b"))
+def test_nothing_is_overwritten_without_force(checkpoint: Path, exported_folder: Path, tmp_path: Path) -> None:
+    out = Path(shutil.copytree(exported_folder, tmp_path / "b"))
     before = (out / "picme.json").read_bytes()
-    done = export(tmp_path, "--from-bundle", bundle_folder, "--out", out, "--builder", "none")
+    done = export(tmp_path, "--from-bundle", exported_folder, "--out", out, "--builder", "none")
     assert done.returncode == 2
     assert "--force" in done.stderr
     assert (out / "picme.json").read_bytes() == before
-    done = export(tmp_path, "--from-bundle", bundle_folder, "--out", out, "--builder", "none", "--force")
+    done = export(tmp_path, "--from-bundle", exported_folder, "--out", out, "--builder", "none", "--force")
     assert done.returncode == 0, done.stderr
     assert [p.name for p in tmp_path.iterdir()] == ["b"], "nothing is left beside it"
     precious = tmp_path / "holiday"
     precious.mkdir()
     assert (
-        export(tmp_path, "--from-bundle", bundle_folder, "--out", precious, "--builder", "none", "--force").returncode
+        export(tmp_path, "--from-bundle", exported_folder, "--out", precious, "--builder", "none", "--force").returncode
         == 2
     )
     assert precious.is_dir()
@@ -313,14 +313,14 @@ def test_nothing_is_overwritten_without_force(checkpoint: Path, bundle_folder: P
         (["--max-batch", "0"], "1 to 1024"),
     ],
 )
-def test_impossible_wishes_are_refused(bundle_folder: Path, tmp_path: Path, arguments: list[str], says: str) -> None:
-    done = export(tmp_path, "--from-bundle", bundle_folder, "--out", "b", *arguments)
+def test_impossible_wishes_are_refused(exported_folder: Path, tmp_path: Path, arguments: list[str], says: str) -> None:
+    done = export(tmp_path, "--from-bundle", exported_folder, "--out", "b", *arguments)
     assert done.returncode == 2
     assert any(part in done.stderr for part in says.split("|")), done.stderr
 
 
-def test_printed_polygraphy_commands_run(bundle_folder: Path) -> None:
-    printed = (bundle_folder.parent / "printed.txt").read_text()
+def test_printed_polygraphy_commands_run(exported_folder: Path) -> None:
+    printed = (exported_folder.parent / "printed.txt").read_text()
     lines = [line.strip() for line in printed.splitlines() if "polygraphy run" in line]
     assert len(lines) == 9, "each graph timed and on saved inputs, each engine timed"
     scripts = Path(sys.executable).parent
@@ -331,22 +331,22 @@ def test_printed_polygraphy_commands_run(bundle_folder: Path) -> None:
         assert "PASSED" in done.stdout
 
 
-def test_inspect_prints_the_bundle(bundle_folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_inspect_prints_the_bundle(exported_folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     from picme_sdk.cli import main
 
-    assert main(["inspect", str(bundle_folder)]) == 0
+    assert main(["inspect", str(exported_folder)]) == 0
     printed = capsys.readouterr().out
     assert "32x32, 4 primitives, latent 16" in printed
     assert printed.count("  engine ") == 3
     assert printed.count("  check ") == 6
-    assert main(["inspect", str(bundle_folder), "--json"]) == 0
+    assert main(["inspect", str(exported_folder), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["name"] == "tiny32"
-    assert main(["inspect", str(bundle_folder / "missing")]) == 2
+    assert main(["inspect", str(exported_folder / "missing")]) == 2
     assert "expected a bundle" in capsys.readouterr().err
 
 
-def test_a_damaged_source_bundle_is_refused(bundle_folder: Path, tmp_path: Path) -> None:
-    source = Path(shutil.copytree(bundle_folder, tmp_path / "source"))
+def test_a_damaged_source_bundle_is_refused(exported_folder: Path, tmp_path: Path) -> None:
+    source = Path(shutil.copytree(exported_folder, tmp_path / "source"))
     (source / "decoder.onnx").write_bytes(b"x" * (source / "decoder.onnx").stat().st_size)
     with pytest.raises(BadBundle):
         Bundle(source).verify()

@@ -13,7 +13,8 @@ import pytest
 
 from fuzz import fuzz_http, fuzz_token
 from fuzz.fill import fill
-from picme_sdk import imaging, token
+from picme_sdk.mixture import token
+from picme_sdk.pixels import photo as imaging
 from tests.conftest import ROOT
 from tests.cpp.native import built, runtime_library
 

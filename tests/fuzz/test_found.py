@@ -8,11 +8,12 @@ from PIL import Image
 
 from fuzz import fuzz_http, fuzz_manifest
 from fuzz.fill import centre, fill
-from picme_sdk import holes
+from picme_sdk.bundle.manifest import parse_manifest
 from picme_sdk.errors import BadBundle, BadMask
-from picme_sdk.imaging import load, save_png
-from picme_sdk.manifest import parse_manifest
-from picme_sdk.masks import load_mask
+from picme_sdk.pixels import crops as holes
+from picme_sdk.pixels.mask import load_mask
+from picme_sdk.pixels.photo import load
+from picme_sdk.pixels.png import save_png
 from tests.conftest import ROOT, read_image
 
 CORPUS = ROOT / "fuzz" / "corpus"
@@ -58,5 +59,5 @@ def test_many_islands_cost_little_more_than_a_few(monkeypatch: pytest.MonkeyPatc
     calls, whole = [], holes.square_around
     monkeypatch.setattr(holes, "square_around", lambda *given: calls.append(given) or whole(*given))
     photo = load(np.zeros((512, 512, 3), np.uint8))
-    assert len(holes.find_holes(photo, load_mask(mask, photo), 16, None)) == 1
+    assert len(holes.find_crops(photo, load_mask(mask, photo), 16, None)) == 1
     assert len(calls) < 10_000

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from picme_sdk import Completer
-from picme_sdk.backends import nvidia_capability
+from picme_sdk.backends.cuda import nvidia_capability
 from picme_sdk.errors import BackendUnavailable
 from tests.vectors.make import photo as formula
 
@@ -22,12 +22,12 @@ MASK[16:32, 20:44] = 255
 
 
 @pytest.fixture(params=["tensorrt", "rtx", "cuda"])
-def pair(request: pytest.FixtureRequest, bundle_folder: Path):
+def pair(request: pytest.FixtureRequest, exported_folder: Path):
     try:
-        gpu = Completer(bundle_folder, request.param)
+        gpu = Completer(exported_folder, request.param)
     except BackendUnavailable as error:
         pytest.skip(str(error))
-    with gpu, Completer(bundle_folder, "cpu") as cpu:
+    with gpu, Completer(exported_folder, "cpu") as cpu:
         yield gpu, cpu
 
 

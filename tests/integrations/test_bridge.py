@@ -81,7 +81,7 @@ def test_without_picme_it_says_how_to_get_it() -> None:
 
 
 def test_reports_are_understood() -> None:
-    row = {"primitive": 2, "weight": 0.314, "token": "t", "log_prob": 1.0}
+    row = {"primitive": 2, "weight": 0.314, "token": "t", "log_density": 1.0}
     made = bridge.parse("a warning\n" + json.dumps({"files": ["a.png"], "results": [row]}) + "\n")
     assert [(r.file, r.token, r.name) for r in made] == [("a.png", "t", "picme: idea 2 (31%)")]
 

@@ -7,7 +7,7 @@ import pytest
 from PIL import Image
 
 from picme_sdk import Completer
-from picme_sdk.batch import Job, Report, photos_in, result_path, run_batch, watch
+from picme_sdk.batch import Folder, PhotoReport, Sampling, photos_in, result_path, run_batch, watch
 from tests.conftest import read_image
 from tests.vectors.make import photo as formula
 
@@ -36,12 +36,13 @@ def mask(tmp_path: Path) -> Path:
     return tmp_path / "mask.png"
 
 
-def run(completer: Completer, photos: Path, job: Job) -> dict[str, Report]:
-    return {report.photo: report for report in run_batch(completer, photos_in(photos), job, lambda report: None)}
+def run(completer: Completer, photos: Path, out: Path, mask: Path | None, **sampling: int) -> dict[str, PhotoReport]:
+    reports = run_batch(completer, photos_in(photos), Folder(out, mask), Sampling(**sampling), lambda report: None)
+    return {report.photo: report for report in reports}
 
 
 def test_every_photo_is_completed_and_reported(completer: Completer, photos: Path, mask: Path, tmp_path: Path) -> None:
-    reports = run(completer, photos, Job(tmp_path / "out", mask, n=2, seed=3))
+    reports = run(completer, photos, tmp_path / "out", mask, n=2, seed=3)
     assert {r.state for r in reports.values()} == {"done"}
     files = {p.name for p in (tmp_path / "out").iterdir()}
     assert files == {f"{name}-{i}.png" for name in reports for i in (1, 2)}, "a.jpg and a.png do not meet"
@@ -54,7 +55,7 @@ def test_every_photo_is_completed_and_reported(completer: Completer, photos: Pat
 def test_a_bad_file_does_not_stop_the_others(completer: Completer, photos: Path, mask: Path, tmp_path: Path) -> None:
     (photos / "broken.png").write_bytes(b"hello")
     Image.fromarray(formula(10, 10)).save(photos / "small.png")
-    reports = run(completer, photos, Job(tmp_path / "out", mask))
+    reports = run(completer, photos, tmp_path / "out", mask)
     assert {name for name, r in reports.items() if r.state == "failed"} == {"broken.png", "small.png"}
     assert "no picture" in reports["broken.png"].error
     assert "40x30 for a photo of 10x10" in reports["small.png"].error
@@ -65,10 +66,10 @@ def test_what_is_there_is_never_overwritten(completer: Completer, photos: Path, 
     out = tmp_path / "out"
     out.mkdir()
     (out / "a.png-1.png").write_text("precious")
-    reports = run(completer, photos, Job(out, mask))
+    reports = run(completer, photos, out, mask)
     assert reports["a.png"].state == "skipped"
     assert (out / "a.png-1.png").read_text() == "precious"
-    again = run(completer, photos, Job(out, mask))
+    again = run(completer, photos, out, mask)
     assert {r.state for r in again.values()} == {"skipped"}, "a second run only does what is missing"
 
 
@@ -76,7 +77,7 @@ def test_masks_from_a_folder_by_name(completer: Completer, photos: Path, mask: P
     masks = tmp_path / "masks"
     masks.mkdir()
     shutil.copy(mask, masks / "a.png")
-    reports = run(completer, photos, Job(tmp_path / "out", masks))
+    reports = run(completer, photos, tmp_path / "out", masks)
     assert {name for name, r in reports.items() if r.state == "done"} == {"a.png", "a.jpg"}
     assert "no mask for b c.png" in reports["b c.png"].error
 
@@ -86,7 +87,7 @@ def test_alpha_is_the_mask_when_none_is_given(completer: Completer, tmp_path: Pa
     alpha = np.full((30, 40), 255, np.uint8)
     alpha[5:15, 5:15] = 0
     Image.fromarray(np.dstack([formula(40, 30), alpha])).save(tmp_path / "photos" / "a.png")
-    reports = run(completer, tmp_path / "photos", Job(tmp_path / "out", None))
+    reports = run(completer, tmp_path / "photos", tmp_path / "out", None)
     assert reports["a.png"].state == "done"
     assert np.asarray(read_image(tmp_path / "out" / "a.png-1.png"))[..., 3].min() == 255
 
@@ -106,7 +107,7 @@ def test_a_read_only_folder_is_reported(
         raise PermissionError(13, "Permission denied")
 
     monkeypatch.setattr(Image.Image, "save", refuse)
-    reports = run(completer, photos, Job(tmp_path / "out", mask))
+    reports = run(completer, photos, tmp_path / "out", mask)
     assert {r.state for r in reports.values()} == {"failed"}
     assert "Permission denied" in reports["a.png"].error
     assert list((tmp_path / "out").iterdir()) == [], "no partial file"

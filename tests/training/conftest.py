@@ -10,6 +10,8 @@ from safetensors.torch import save_file
 
 from training.lpips import Lpips
 
+torch.set_num_threads(1)  # the tiny networks are faster with one
+
 
 @pytest.fixture(scope="session")
 def lpips_file(tmp_path_factory: pytest.TempPathFactory) -> Path:

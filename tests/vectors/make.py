@@ -20,10 +20,11 @@ import numpy as np
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE.parents[1]))
 
-from picme_sdk import sampling, token  # noqa: E402
-from picme_sdk.holes import find_holes  # noqa: E402
-from picme_sdk.imaging import load  # noqa: E402
-from picme_sdk.masks import load_mask  # noqa: E402
+from picme_sdk.mixture import philox, recipe, token  # noqa: E402
+from picme_sdk.mixture.mixture import Mixture  # noqa: E402
+from picme_sdk.pixels.crops import find_crops  # noqa: E402
+from picme_sdk.pixels.mask import load_mask  # noqa: E402
+from picme_sdk.pixels.photo import load  # noqa: E402
 
 MODEL = "0123456789abcdef" * 4
 SEEDS = (0, 7, 2**32 - 1, 2**32, 2**64 - 1)
@@ -45,34 +46,34 @@ def sampling_vectors() -> dict[str, Any]:
     blocks = []
     for counter in counters:
         for seed in SEEDS:
-            words = sampling.philox(np.array(counter, np.uint64)[:, None], seed)[:, 0]
+            words = philox.philox(np.array(counter, np.uint64)[:, None], seed)[:, 0]
             blocks.append({"counter": counter, "seed": str(seed), "words": words.tolist()})
     uniforms = [
-        {"seed": str(s), "result": r, "hole": h, "value": sampling.uniform(s, r, h)}
+        {"seed": str(s), "result": r, "hole": h, "value": philox.uniform(s, r, h)}
         for s in SEEDS
         for r, h in ((0, 0), (1, 0), (9, 2))
     ]
     normals = []
     for seed in SEEDS:
         for result, hole, purpose, count in ((0, 0, 1, 10), (5, 1, 1, 7), (12, 0, 2, 4)):
-            bits = sampling.normals(seed, result, count, hole, purpose).view(np.uint32).tolist()
+            bits = philox.normals(seed, result, count, hole, purpose).view(np.uint32).tolist()
             normals.append({"seed": str(seed), "result": result, "hole": hole, "purpose": purpose, "bits": bits})
     log_weights = np.log(np.array([[0.4, 0.05, 0.3, 0.15, 0.1]], np.float32))
     means = np.array([[[0, 1], [3, 3], [0.001, 1.001], [-2, 2], [5, -5]]], np.float32)
     log_scales = np.array([[[0, 0], [-1, -1], [0, 0], [0.5, -0.5], [-2, 0]]], np.float32)
-    mixture = sampling.Mixture.of(log_weights, means, log_scales)
+    mixture = Mixture.of(log_weights, means, log_scales)
     choices = []
-    for strategy in sampling.STRATEGIES:
+    for strategy in recipe.STRATEGIES:
         for seed in (7, 2**64 - 1):
             for temperature in (0.0, 0.5, 1.0, 2.0):
-                made = sampling.draws([mixture, mixture], 8, seed, strategy, None, temperature)
+                made = recipe.draws([mixture, mixture], 8, seed, strategy, None, temperature)
                 choices.append({"strategy": strategy, "seed": str(seed), "temperature": temperature, "n": 8,
                                 "primitives": [d.primitives for d in made], "indices": [d.index for d in made],
                                 "temperatures": [d.temperature for d in made]})  # fmt: skip
-    draw = sampling.Draw((2,), 7, 3, token.f32(0.7))
-    two = sampling.Draw((2, 4), 2**64 - 1, 0, 1.0)
-    varied = token.Variation(draw, 99, 1, token.f32(0.3))
-    recipes = {"draw": draw, "two holes": two, "variation": varied, "blend": token.Blend(draw, varied, 0.25)}
+    draw = recipe.Draw((2,), 7, 3, recipe.f32(0.7))
+    two = recipe.Draw((2, 4), 2**64 - 1, 0, 1.0)
+    varied = recipe.Variation(draw, 99, 1, recipe.f32(0.3))
+    recipes = {"draw": draw, "two holes": two, "variation": varied, "blend": recipe.Blend(draw, varied, 0.25)}
     noise = mixture.means[0] * 0 + np.array([0.5, -1.5])
     return {
         "philox": blocks,
@@ -80,9 +81,9 @@ def sampling_vectors() -> dict[str, Any]:
         "normals": normals,
         "mixture": {"log_weights": log_weights[0].tolist(), "means": means[0].tolist(), "log_scales": log_scales[0].tolist(),
                     "order": mixture.order(), "ideas": mixture.ideas(), "ambiguity": mixture.ambiguity,
-                    "log_prob": {"primitive": 3, "noise": noise.tolist(), "value": mixture.log_prob(3, noise)}},
+                    "log_prob": {"primitive": 3, "noise": noise.tolist(), "value": mixture.log_density(3, noise)}},
         "choices": choices,
-        "tokens": {"model_id": MODEL, **{name: token.encode(recipe, MODEL) for name, recipe in recipes.items()}},
+        "tokens": {"model_id": MODEL, **{name: token.encode(value, MODEL) for name, value in recipes.items()}},
     }  # fmt: skip
 
 
@@ -107,14 +108,14 @@ def hole_vectors() -> list[dict[str, Any]]:
         for left, top, right, bottom, value in case["rectangles"]:
             mask[top:bottom, left:right] = value
         given = load(photo(width, height))
-        holes = find_holes(given, load_mask(mask, given), SIZE, case["context"])
+        crops = find_crops(given, load_mask(mask, given), SIZE, case["context"])
         patches = []
-        for hole in holes:
+        for crop in crops:
             square = decoded(SIZE)[None].copy()
-            hole.heal(square)
-            patches.append(hole.patch(square[0]))
+            crop.seam.heal(square)
+            patches.append(crop.patch(square[0]))
         pixels = given.compose(patches)
-        inputs = [{"square": h.square, "box": h.box, "image": _text(h.image), "mask": _text(h.mask)} for h in holes]
+        inputs = [{"square": c.square, "box": c.box, "image": _text(c.image), "mask": _text(c.mask)} for c in crops]
         made.append({"name": name, **case, "size": SIZE, "holes": inputs, "composed": _text(pixels)})
     return made
 

@@ -23,21 +23,21 @@ function picture(photo, { box: [left, top, right, bottom], preview }) {
   return canvas;
 }
 
-// A list entry with a button: picture, idea, weight, likelihood.
+// A list entry with a button: picture, idea, weight, log-density.
 export function thumbnail(photo, result, number, choose) {
   const button = document.createElement("button");
   button.type = "button";
   button.className = "thumb";
   button.setAttribute("aria-pressed", "false");
-  const likelihood = result.log_prob.toFixed(1);
+  const density = result.log_density.toFixed(1);
   button.setAttribute(
     "aria-label",
-    `Result ${number}: idea ${result.primitive}, weight ${percent(result.weight)}, log-likelihood ${likelihood}`,
+    `Result ${number}: idea ${result.primitive}, weight ${percent(result.weight)}, log-density ${density}`,
   );
   button.append(
     picture(photo, result),
     line(`idea ${result.primitive}`, percent(result.weight)),
-    line("log p", likelihood),
+    line("log p", density),
   );
   button.addEventListener("click", choose);
   const item = document.createElement("li");

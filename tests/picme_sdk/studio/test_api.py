@@ -66,7 +66,7 @@ def test_samples_are_those_of_the_sdk(studio: Server, scene: str, completer: Com
     expected = completer.encode(PHOTO, MASK).sample(3, 7)
     for line, result in zip(answer.lines(), expected, strict=True):
         assert (line["token"], line["primitive"]) == (result.token, result.primitive)
-        assert (line["weight"], line["log_prob"]) == (result.weight, result.log_prob)
+        assert (line["weight"], line["log_density"]) == (result.weight, result.log_density)
         left, top, right, bottom = line["box"]
         assert np.array_equal(np.asarray(picture(line["preview"])), result.image[top:bottom, left:right])
 
@@ -233,7 +233,7 @@ def test_openapi_describes_exactly_the_routes(studio: Server) -> None:
         assert set(schema.get("required", ())) == {f.name for f in fields(takes) if f.default is MISSING}
         defaults = {f.name: f.default for f in fields(takes) if f.default is not MISSING}
         assert {n: p["default"] for n, p in schema["properties"].items() if "default" in p} == defaults
-    assert schemas["Samples"]["properties"]["n"]["maximum"] == api.MOST_RESULTS
+    assert schemas["Samples"]["properties"]["n"]["maximum"] == api.MAX_RESULTS
     assert described["info"]["version"] == __version__
 
 

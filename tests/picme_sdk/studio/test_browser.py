@@ -185,12 +185,12 @@ def test_load_a_mask(page: Page, tmp_path: Path) -> None:
     page.says("The mask is 50x50")
 
 
-def test_complete_shows_ideas_weights_and_likelihoods(page: Page) -> None:
+def test_complete_shows_ideas_weights_and_log_densities(page: Page) -> None:
     page.drag(*HOLE)
     page.complete(6)
     assert page.count("#results .thumb") == 6
     label = page.tab.locator("#results .thumb").first.get_attribute("aria-label")
-    assert re.fullmatch(r"Result 1: idea \d, weight [\d.]+ %, log-likelihood -?[\d.]+", label)
+    assert re.fullmatch(r"Result 1: idea \d, weight [\d.]+ %, log-density -?[\d.]+", label)
     assert page.count("#bars button") == 4
     assert re.match(r"About [1-4]\.\d equally likely answers", page.tab.inner_text("#ambiguity"))
 

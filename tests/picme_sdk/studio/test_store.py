@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import pytest
 
 from picme_sdk.studio.guard import Refused
-from picme_sdk.studio.store import Jobs, Store
+from picme_sdk.studio.store import Jobs, SceneStore
 
 
 @dataclass
@@ -27,7 +27,7 @@ BOX = (0, 0, 1, 1)
 
 
 def test_the_least_recently_used_goes_first() -> None:
-    store = Store(most=2)
+    store = SceneStore(max_scenes=2)
     a, b = store.add(Encoded(), BOX), store.add(Encoded(), BOX)  # type: ignore[arg-type]
     store.get(a.id)
     c = store.add(Encoded(), BOX)  # type: ignore[arg-type]
@@ -39,7 +39,7 @@ def test_the_least_recently_used_goes_first() -> None:
 
 def test_what_nobody_uses_goes() -> None:
     clock = Clock()
-    store = Store(seconds=60, clock=clock)
+    store = SceneStore(seconds=60, clock=clock)
     a, b = store.add(Encoded(), BOX), store.add(Encoded(), BOX)  # type: ignore[arg-type]
     clock.now = 50
     store.get(b.id)
@@ -51,7 +51,7 @@ def test_what_nobody_uses_goes() -> None:
 
 
 def test_large_photos_leave_less_room_but_the_newest_stays() -> None:
-    store = Store(pixels=1000)
+    store = SceneStore(max_pixels=1000)
     for _ in range(5):
         store.add(Encoded((20, 20)), BOX)  # type: ignore[arg-type]
     assert len(store) == 2
@@ -81,7 +81,7 @@ def test_jobs_run_one_at_a_time_off_the_event_loop() -> None:
 
 
 def test_too_many_jobs_are_told_to_come_back() -> None:
-    jobs = Jobs(most=2)
+    jobs = Jobs(max_open=2)
     with jobs.place(), jobs.place():
         with pytest.raises(Refused) as refused, jobs.place():
             pass

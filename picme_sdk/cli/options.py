@@ -1,0 +1,76 @@
+"""What the commands share: options of the model and of sampling, a progress bar."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from picme_sdk.completer import Completer, CompleterOptions
+
+STRATEGIES = ("categorical", "diverse", "likely")
+
+
+def add_model(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--bundle", help="folder or .picme file (the model that ships with the package)")
+    parser.add_argument("--device", default="auto", help="auto, cpu, cuda, tensorrt or rtx (auto)")
+    parser.add_argument(
+        "--threads", type=int, help="CPU threads (one per core; batch: one per photo, with photos side by side)"
+    )
+    parser.add_argument("--precision", help="float32, or int8 or float16 if the bundle has it (float32)")
+    parser.add_argument("--force", action="store_true", help="replace existing files")
+
+
+def add_sampling(parser: argparse.ArgumentParser, n: int, strategy: str, seed: int | None) -> None:
+    parser.add_argument("-n", type=int, default=n, help=f"number of results ({n})")
+    parser.add_argument("--seed", type=int, default=seed, help=f"0 to 2**64 - 1 ({'random' if seed is None else seed})")
+    parser.add_argument("--strategy", default=strategy, choices=STRATEGIES, help=f"({strategy})")
+    parser.add_argument("--temperature", type=float, default=1.0, help="of noise and weights (1.0)")
+
+
+def add_address(parser: argparse.ArgumentParser, port: int, shown: str) -> None:
+    parser.add_argument("--port", type=int, default=port, help=f"({shown})")
+    parser.add_argument(
+        "--host", default="127.0.0.1", help="address to listen on (127.0.0.1); beyond this machine it needs --token"
+    )
+    parser.add_argument("--token", help="at least 16 characters (random)")
+
+
+def open_completer(options: argparse.Namespace) -> Completer:
+    from picme_sdk.completer import Completer
+
+    return Completer(options.bundle, options.device, options.threads, options.precision)
+
+
+def completer_options(options: argparse.Namespace, threads: int | None) -> CompleterOptions:
+    """For other processes, whose working directory may be another."""
+    from picme_sdk.completer import CompleterOptions
+
+    bundle = None if options.bundle is None else os.path.abspath(options.bundle)
+    return CompleterOptions(bundle, options.device, threads, options.precision)
+
+
+def check_sampling(options: argparse.Namespace) -> None:
+    """Before any work: a list of a billion names would take all memory, and with no results every photo would count as finished."""
+    from picme_sdk.mixture.recipe import check_arguments
+
+    check_arguments(options.n, options.seed or 0, options.strategy, None, options.temperature, 1)
+
+
+@contextmanager
+def progress(total: int | None) -> Iterator[Callable[..., None]]:
+    """A progress bar if rich is installed and the output is a terminal; silence otherwise."""
+    try:
+        from rich.console import Console
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+    except ImportError:
+        yield lambda text, total=None: None
+        return
+    console = Console(stderr=True)
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=console, disable=not console.is_terminal) as bar:
+        task = bar.add_task("", total=total)
+        yield lambda text, total=None: bar.update(task, advance=1, description=text, total=total)
