@@ -28,8 +28,8 @@ sys.path[0] = str(Path(__file__).resolve().parents[1])  # run from anywhere; the
 import numpy as np
 from PIL import Image
 
-from picme_sdk.files import replacing
-from picme_sdk.imaging import FORMATS
+from picme_sdk.io import replacing
+from picme_sdk.pixels.photo import FORMATS
 from training.data import DataError, find_images
 
 CHOOSE = REPORT = 200
