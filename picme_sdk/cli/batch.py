@@ -5,10 +5,11 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import signal
 import sys
-import threading
 from collections import Counter
 from collections.abc import Callable
+from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,6 +20,7 @@ from picme_sdk.cli.options import (
     completer_options,
     open_completer,
     progress,
+    stop_on,
 )
 from picme_sdk.errors import BadArgument
 from picme_sdk.io import check_free, replacing
@@ -87,13 +89,16 @@ def _here(options: argparse.Namespace, sampling: Sampling) -> int:
         if report.state == "failed":
             print(f"{report.photo}: {report.error}", file=sys.stderr)
 
-    with open_completer(options) as completer, progress(None if options.watch else len(photos)) as say:
-        try:
-            todo = watch(source, threading.Event()) if options.watch else iter(photos)
-            folder = Folder(Path(options.out), mask)
-            run_batch(completer, todo, folder, sampling, lambda report: finished(report, say), at_once)
-        except KeyboardInterrupt:
-            print("stopped; finished results stay", file=sys.stderr)
+    with (
+        open_completer(options) as completer,
+        progress(None if options.watch else len(photos)) as say,
+        stop_on(signal.SIGINT) as stop,
+    ):
+        todo = watch(source, stop) if options.watch else takewhile(lambda _: not stop.is_set(), photos)
+        folder = Folder(Path(options.out), mask)
+        run_batch(completer, todo, folder, sampling, lambda report: finished(report, say), at_once)
+    if stop.is_set():
+        print("stopped; finished results stay", file=sys.stderr)
     counts = {state: sum(r.state == state for r in reports) for state in ("done", "skipped", "failed")}
     if options.json:
         text = json.dumps({**counts, "photos": [r.as_dict() for r in sorted(reports, key=lambda r: r.photo)]})

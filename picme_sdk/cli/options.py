@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 import os
+import signal
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -58,6 +60,33 @@ def check_sampling(options: argparse.Namespace) -> None:
     from picme_sdk.mixture.recipe import check_arguments
 
     check_arguments(options.n, options.seed or 0, options.strategy, None, options.temperature, 1)
+
+
+@contextmanager
+def stop_on(*signals: signal.Signals) -> Iterator[threading.Event]:
+    """An event that the first of these signals sets; a second one acts as usual.
+
+    An exception at any point could hit the main thread while it holds a lock that worker threads wait for. The handler sets the event from a thread of its
+    own, because the main thread may be holding the event's lock.
+    """
+    stop = threading.Event()
+    if threading.current_thread() is not threading.main_thread():  # only the main thread may handle signals
+        yield stop
+        return
+
+    def restore() -> None:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+    def handle(*_: object) -> None:
+        restore()
+        threading.Thread(target=stop.set).start()
+
+    before = {number: signal.signal(number, handle) for number in signals}
+    try:
+        yield stop
+    finally:
+        restore()
 
 
 @contextmanager

@@ -6,9 +6,8 @@ import argparse
 import re
 import secrets
 import signal
-import threading
 
-from picme_sdk.cli.options import add_address, add_model, completer_options
+from picme_sdk.cli.options import add_address, add_model, completer_options, stop_on
 from picme_sdk.errors import BadArgument
 
 HELP = "the studio's HTTP API on several replicas, for many users"
@@ -42,14 +41,12 @@ def run(options: argparse.Namespace) -> int:
     )  # fmt: skip
     if options.ray == LOCAL:
         listen(service.host, service.port).close()  # Ray would retry a port in use for minutes
-    stopped = threading.Event()
     with connected(options.ray) as ray:
         deploy(service, workers_of(ray.nodes(), options.device, threads))
-        for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, lambda *_: stopped.set())
-        shown = f"[{service.host}]" if ":" in service.host else service.host
-        print(f"http://{shown}:{service.port}/#token={service.token}", flush=True)
-        while not stopped.wait(1):  # an endless wait would not notice the signal on every system
-            pass
+        with stop_on(signal.SIGINT, signal.SIGTERM) as stop:
+            shown = f"[{service.host}]" if ":" in service.host else service.host
+            print(f"http://{shown}:{service.port}/#token={service.token}", flush=True)
+            while not stop.wait(1):  # an endless wait would not notice the signal on every system
+                pass
         withdraw()
     return 0

@@ -9,7 +9,7 @@ import pytest
 from PIL import Image
 
 from picme_sdk.cli import main
-from tests.conftest import read_image
+from tests.conftest import ROOT, read_image
 from tests.vectors.make import photo as formula
 
 
@@ -204,3 +204,16 @@ def test_video_previews_and_measures(
     assert main(["video", "in.mp4", "out.mp4", *base]) == 2, "nothing is overwritten"
     assert main(["video", "in.mp4", "out.mp4", *base, "--force", "--json", "--primitive", "1"]) == 0
     assert json.loads(capsys.readouterr().out)["frames"] == 3
+
+
+def test_the_options_offer_what_sampling_accepts() -> None:
+    """The command line has its own copy, so that --help needs no numpy."""
+    from picme_sdk.cli import options
+    from picme_sdk.mixture import recipe
+
+    assert options.STRATEGIES == recipe.STRATEGIES
+
+
+def test_help_is_fast_because_it_imports_no_numpy() -> None:
+    code = "import sys; from picme_sdk.cli import parser; parser().format_help(); sys.exit('numpy' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], cwd=ROOT).returncode == 0
