@@ -33,6 +33,7 @@ from training.validate import contact_sheet, evaluate, fixed_batch
 log = logging.getLogger("training")
 SHEET_ROWS = 8
 VALID_PICTURES = 200
+STANDARD_PICTURES = 128  # that the context head of a new run is scaled by
 
 
 class NotFiniteError(RuntimeError):
@@ -92,7 +93,18 @@ class Run:
             self.trainee = self._trainee(self.size)
             if options.init:
                 self._start_from(options.init)
+        fresh = not (options.resume and state.exists()) and not (options.init and "context_head" not in options.anew)
         self._enter(config.phase_at(self.progress.images)[1].size)
+        if fresh:
+            self._standardise()
+
+    def _standardise(self) -> None:
+        """Let z_m of a new context head have mean 0 and variance 1 over the first pictures."""
+        batches = [self.stream.batch(start, 8).to(self.device) for start in range(0, STANDARD_PICTURES, 8)]
+        for net in (self.trainee.model, self.trainee.average):
+            with torch.no_grad():
+                seen = [torch.cat([b.image * (1 - b.mask), b.mask], 1) for b in batches]
+                net.context_head.standardise(torch.cat([net.encoder(picture)[-1] for picture in seen]))
 
     def _trainee(self, size: int) -> Trainee:
         torch.manual_seed(self.config.seed)
@@ -142,8 +154,12 @@ class Run:
         weights = checkpoint.load_weights(path)[0]
         self.size = min(weights.config.image_size, self.config.phases[0].size)
         self.trainee = self._trainee(self.size)
-        mine, given = self.trainee.model.state_dict(), weights.state_dict()
-        fitting = {name: tensor for name, tensor in given.items() if name in mine and mine[name].shape == tensor.shape}
+        mine = self.trainee.model.state_dict()
+        fitting = {
+            name: tensor
+            for name, tensor in weights.state_dict().items()
+            if name in mine and mine[name].shape == tensor.shape and name.split(".")[0] not in self.options.anew
+        }
         if not fitting:
             raise CheckpointError(
                 f"{path} is of another network | expected parts of the one of --config | choose another --init"
