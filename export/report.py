@@ -9,7 +9,8 @@ from shlex import quote
 import numpy as np
 from polygraphy.json import to_json
 
-from picme_sdk.manifest import GRAPHS, Manifest
+from picme_sdk.contract import GRAPHS
+from picme_sdk.manifest import Manifest
 
 
 def report(manifest: Manifest, seconds: dict[str, float]) -> str:

@@ -15,11 +15,17 @@ from typing import Any
 from PIL import Image
 
 from picme_sdk.completer import Completer
+from picme_sdk.contract import (
+    DEFAULT_BATCH_RESULTS,
+    DEFAULT_STRATEGY,
+    DEFAULT_TEMPERATURE,
+    IMAGE_SUFFIXES,
+    Strategy,
+)
 from picme_sdk.errors import BadMask, PicmeError
 from picme_sdk.imaging import save_png
 from picme_sdk.masks import MaskLike
 
-SUFFIXES = {".jpg", ".jpeg", ".png", ".webp", ".bmp", ".tif", ".tiff"}
 WORKERS = 3  # for a completer that uses all cores: one photo is computed while others are read and written
 LONGEST_NAME = 200  # bytes; file systems take 255
 
@@ -30,10 +36,10 @@ class Job:
 
     out: Path
     mask: Path | None  # one file for all, a folder with a mask of the same name for each, or None: transparent pixels
-    n: int = 1
+    n: int = DEFAULT_BATCH_RESULTS
     seed: int = 0
-    strategy: str = "likely"
-    temperature: float = 1.0
+    strategy: Strategy = DEFAULT_STRATEGY
+    temperature: float = DEFAULT_TEMPERATURE
 
 
 @dataclass(frozen=True)
@@ -54,7 +60,7 @@ class Report:
 def photos_in(folder: Path) -> list[Path]:
     """Pictures of a folder, not of its subfolders, by name."""
     return sorted(
-        p for p in folder.iterdir() if p.suffix.lower() in SUFFIXES and not p.name.startswith(".") and p.is_file()
+        p for p in folder.iterdir() if p.suffix.lower() in IMAGE_SUFFIXES and not p.name.startswith(".") and p.is_file()
     )
 
 
@@ -71,7 +77,7 @@ def mask_for(photo: Path, mask: Path | None) -> MaskLike:
     if mask is None or mask.is_file():
         return mask
     found = [
-        path for path in (mask / photo.name, *(mask / f"{photo.stem}{s}" for s in sorted(SUFFIXES))) if path.is_file()
+        path for path in (mask / photo.name, *(mask / f"{photo.stem}{s}" for s in IMAGE_SUFFIXES)) if path.is_file()
     ]
     if not found:
         raise BadMask(f"no mask for {photo.name} in {mask}", f"{photo.stem}.png or the photo's own name", "add it")

@@ -7,6 +7,17 @@ import sys
 from collections.abc import Callable
 
 from picme_sdk import __version__, commands
+from picme_sdk.contract import (
+    BROWSER_FORMATS,
+    DEFAULT_BATCH_RESULTS,
+    DEFAULT_DEVICE,
+    DEFAULT_PRECISION,
+    DEFAULT_RESULTS,
+    DEFAULT_STRATEGY,
+    DEFAULT_TEMPERATURE,
+    DEVICES,
+    STRATEGIES,
+)
 from picme_sdk.errors import PicmeError
 from picme_sdk.terminal import standard_streams
 
@@ -23,23 +34,28 @@ def parser() -> argparse.ArgumentParser:
         made.set_defaults(run=run)
         if runs_model:
             made.add_argument("--bundle", help="folder or .picme file (the model that ships with the package)")
-            made.add_argument("--device", default="auto", help="auto, cpu, cuda, tensorrt or rtx (auto)")
+            made.add_argument("--device", default=DEFAULT_DEVICE, help=f"{', '.join(DEVICES)} ({DEFAULT_DEVICE})")
             made.add_argument(
                 "--threads", type=int, help="CPU threads (one a core; batch: one a photo, with photos side by side)"
             )
-            made.add_argument("--precision", help="float32, or int8 or float16 where the bundle has it (float32)")
+            made.add_argument(
+                "--precision", help=f"float32, or int8 or float16 where the bundle has it ({DEFAULT_PRECISION})"
+            )
             made.add_argument("--force", action="store_true", help="replace existing files")
         return made
 
-    def sampling(made: argparse.ArgumentParser, n: int, strategy: str, seed: int | None) -> None:
+    def sampling(made: argparse.ArgumentParser, n: int, seed: int | None) -> None:
         made.add_argument("-n", type=int, default=n, help=f"results ({n})")
         made.add_argument(
             "--seed", type=int, default=seed, help=f"0 to 2**64 - 1 ({'random' if seed is None else seed})"
         )
+        made.add_argument("--strategy", default=DEFAULT_STRATEGY, choices=STRATEGIES, help=f"({DEFAULT_STRATEGY})")
         made.add_argument(
-            "--strategy", default=strategy, choices=("categorical", "diverse", "likely"), help=f"({strategy})"
+            "--temperature",
+            type=float,
+            default=DEFAULT_TEMPERATURE,
+            help=f"of noise and weights ({DEFAULT_TEMPERATURE})",
         )
-        made.add_argument("--temperature", type=float, default=1.0, help="of noise and weights (1.0)")
 
     one = command("complete", commands.complete, "complete one photo")
     one.add_argument("photo", help="picture file, or - for standard input")
@@ -52,7 +68,7 @@ def parser() -> argparse.ArgumentParser:
         required=True,
         help="folder, FILE.png (a contact sheet for several results), or - for standard output",
     )
-    sampling(one, 6, "diverse", None)
+    sampling(one, DEFAULT_RESULTS, None)
     one.add_argument("--primitive", type=int, help="only this idea")
     one.add_argument("--context", type=int, help="smallest side of the square around the hole, pixels")
     one.add_argument("--json", action="store_true", help="report as one line of JSON")
@@ -63,7 +79,7 @@ def parser() -> argparse.ArgumentParser:
     many.add_argument(
         "-o", "--out", required=True, help="folder of results: NAME-1.png and so on; what is there is skipped"
     )
-    sampling(many, 1, "likely", 0)
+    sampling(many, DEFAULT_BATCH_RESULTS, 0)
     many.add_argument("--watch", action="store_true", help="go on with photos that come into the folder, until Ctrl-C")
     many.add_argument(
         "--json", metavar="REPORT", help="write a report, - for standard output; with --ray also FILE.parquet"
@@ -84,7 +100,7 @@ def parser() -> argparse.ArgumentParser:
     )
     moving.add_argument("--primitive", type=int, help="the idea to follow (the heaviest of the first frame)")
     moving.add_argument("--seed", type=int, default=0, help="0 to 2**64 - 1 (0)")
-    moving.add_argument("--temperature", type=float, default=1.0, help="of the noise (1.0)")
+    moving.add_argument("--temperature", type=float, default=DEFAULT_TEMPERATURE, help="of the noise (1.0)")
     moving.add_argument("--smoothing", type=float, default=0.8, help="share of the past in the idea, 0 to 1 (0.8)")
     moving.add_argument("--preview", metavar="SHEET.png", help="write every idea for the first frame with a hole")
     moving.add_argument("--json", action="store_true", help="report as one line of JSON")
@@ -96,7 +112,7 @@ def parser() -> argparse.ArgumentParser:
     shown = command("demo", commands.demo, "complete a sample photo, write a labelled contact sheet")
     shown.add_argument("-o", "--out", default="picme-demo.png", help="(picme-demo.png)")
     local = command("studio", commands.studio, "paint holes and choose fills on a local page")
-    local.add_argument("photo", nargs="?", help="PNG, JPEG or WebP to open with")
+    local.add_argument("photo", nargs="?", help=f"picture to open with: {', '.join(BROWSER_FORMATS)}")
     local.add_argument("--port", type=int, default=0, help="(any that is free)")
     local.add_argument("--no-browser", action="store_true", help="print the address, open nothing")
     local.add_argument(

@@ -13,6 +13,17 @@ import numpy as np
 
 from picme_sdk.backends import open_backend
 from picme_sdk.bundle import Bundle
+from picme_sdk.contract import (
+    DEFAULT_DEVICE,
+    DEFAULT_PRECISION,
+    DEFAULT_RESULTS,
+    DEFAULT_STRATEGY,
+    DEFAULT_TEMPERATURE,
+    MAX_CONTEXT,
+    Device,
+    Precision,
+    Strategy,
+)
 from picme_sdk.errors import BadArgument, BadBundle, Closed, NumericalError
 from picme_sdk.holes import Hole, find_holes
 from picme_sdk.imaging import ImageLike, load
@@ -20,6 +31,7 @@ from picme_sdk.manifest import Manifest
 from picme_sdk.masks import MaskLike, load_mask
 from picme_sdk.sampling import Mixture
 from picme_sdk.scene import Completion, Region, Scene
+from picme_sdk.token import Settings
 
 SHIPPED = "pets256"
 
@@ -39,12 +51,12 @@ class Completer:
     def __init__(
         self,
         bundle: str | os.PathLike[str] | None = None,
-        device: str = "auto",
+        device: Device = DEFAULT_DEVICE,
         threads: int | None = None,
-        precision: str | None = None,
+        precision: Precision | None = None,
     ) -> None:
         opened = Bundle(shipped_bundle() if bundle is None else bundle)
-        self._backend = open_backend(opened, device, threads, precision or "float32")
+        self._backend = open_backend(opened, device, threads, precision or DEFAULT_PRECISION)
         self._manifest = opened.manifest
         self._closed = False
 
@@ -76,7 +88,7 @@ class Completer:
         if self._closed:
             raise Closed("the completer was closed", "an open one", "make a new Completer")
         if context is not None and (
-            isinstance(context, bool) or not isinstance(context, int) or not 1 <= context <= 1 << 20
+            isinstance(context, bool) or not isinstance(context, int) or not 1 <= context <= MAX_CONTEXT
         ):
             raise BadArgument(f"context={context!r}", "None or a positive number of pixels", "choose another")
         start = time.perf_counter()
@@ -86,29 +98,34 @@ class Completer:
             photo = replace(photo, opaque=True)
         regions = tuple(self._region(hole) for hole in holes)
         elapsed = (time.perf_counter() - start) * 1000
-        return Scene(photo.size, elapsed, photo, regions, self._backend, self._manifest.model_id)
+        settings = Settings(None if context == self._manifest.image_size else context)
+        return Scene(photo.size, elapsed, photo, regions, self._backend, self._manifest.model_id, settings)
 
     def _region(self, hole: Hole) -> Region:
         encoded = self._backend.run("encoder", {"image": hole.image[None], "mask": hole.mask[None, ..., None]})
-        context = encoded.pop("context")
-        # Arrays that are no numpy ones are on a GPU.
-        hosted = [array for array in (context, *encoded.values()) if isinstance(array, np.ndarray)]
-        if not all(np.isfinite(array).all() for array in hosted):
+        context, flag = encoded.pop("context"), encoded.pop("finite", None)
+        if flag is None:  # Arrays that are no numpy ones are on a GPU.
+            hosted = [array for array in (context, *encoded.values()) if isinstance(array, np.ndarray)]
+            finite = all(np.isfinite(array).all() for array in hosted)
+        else:
+            finite = bool(flag.all())
+        if not finite:
             raise NumericalError(
                 "encoder output that is not finite", "finite numbers", "use device='cpu', or another bundle"
             )
         mixture = self._backend.run("mixture", {"context": context})
-        return Region(hole, encoded, Mixture.of(mixture["log_weights"], mixture["means"], mixture["log_scales"]))
+        outputs = mixture["log_weights"], mixture["means"], mixture["log_scales"]
+        return Region(hole, encoded, Mixture.of(*outputs, self._manifest.ambiguity))
 
     def complete(
         self,
         image: ImageLike,
         mask: MaskLike = None,
-        n: int = 6,
+        n: int = DEFAULT_RESULTS,
         seed: int | None = None,
-        strategy: str = "categorical",
+        strategy: Strategy = DEFAULT_STRATEGY,
         primitive: int | None = None,
-        temperature: float = 1.0,
+        temperature: float = DEFAULT_TEMPERATURE,
     ) -> list[Completion]:
         """`encode`, then `Scene.sample` with the same arguments."""
         return self.encode(image, mask).sample(n, seed, strategy, primitive, temperature)

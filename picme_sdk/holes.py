@@ -9,11 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
+from picme_sdk.contract import MAX_HOLES, MAX_PIXELS
 from picme_sdk.errors import BadMask, NumericalError
-from picme_sdk.imaging import MOST_PIXELS, U8, Box, Patch, Photo
+from picme_sdk.imaging import U8, Box, Patch, Photo
 from picme_sdk.masks import Mask, bounds
 
-MOST_HOLES = 8  # holes are grouped until there are no more than this many squares
 CELLS = 64  # holes are told apart on a grid of at most this many cells a side ...
 MOST_ISLANDS, COARSER = 64, 4  # ... and more than so many on one that is this much coarser
 SEAM = 4  # pixels of the model's square over which a fill is led to its neighbours outside
@@ -155,7 +155,7 @@ def hole_boxes(mask: Mask, photo: tuple[int, int], size: int, context: int | Non
             for j, b in enumerate(boxes[:i])
         )
         growth, i, j = min(pairs)
-        if growth > 1.25 and len(boxes) <= MOST_HOLES:
+        if growth > 1.25 and len(boxes) <= MAX_HOLES:
             break
         joined = _union(boxes[i], boxes[j])
         boxes = sorted([box for n, box in enumerate(boxes) if n not in (i, j)] + [joined])
@@ -184,10 +184,10 @@ def hole_at(photo: Photo, mask: Mask, box: Box, square: Box, size: int) -> Hole:
     image, seen = photo.crop(inside), mask.window(inside)
     side = square[2] - square[0]
     if inside != square:  # what lies beyond the photo is unknown too
-        if side * side > MOST_PIXELS:
+        if side * side > MAX_PIXELS:
             raise BadMask(
                 f"a hole that needs a square of {side}x{side}",
-                f"at most {MOST_PIXELS:,} pixels",
+                f"at most {MAX_PIXELS:,} pixels",
                 "shrink the photo first",
             )
         at = slice(inside[1] - square[1], inside[3] - square[1]), slice(inside[0] - square[0], inside[2] - square[0])

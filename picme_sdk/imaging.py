@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageOps, PngImagePlugin, UnidentifiedImageError
 
+from picme_sdk.contract import IMAGE_FORMATS, MAX_PIXELS
 from picme_sdk.errors import BadImage, ImageTooLarge
 from picme_sdk.files import replacing
 
@@ -24,9 +25,6 @@ U8 = NDArray[np.uint8]
 ImageLike = Union[str, "os.PathLike[str]", bytes, bytearray, memoryview, Image.Image, NDArray[Any]]
 Box = tuple[int, int, int, int]  # left, top, right, bottom
 
-MOST_PIXELS = 100_000_000
-# Formats that Pillow decodes by itself; no interpreters (EPS), no vector formats.
-FORMATS = ("PNG", "JPEG", "WEBP", "BMP", "TIFF", "GIF", "PPM")
 # How a Pillow mode is worked on; palettes can't hold new colours, so they become RGB or RGBA first.
 MODES = {"1": "L", "P": "RGB", "PA": "RGBA", "RGBX": "RGB", "RGBa": "RGBA", "La": "LA", "YCbCr": "RGB", "HSV": "RGB", "LAB": "RGB", "I;16B": "I;16", "I;16N": "I;16"}  # fmt: skip
 WORKING = ("L", "LA", "RGB", "RGBA", "CMYK", "I;16")
@@ -148,10 +146,8 @@ def _blend_into(part: NDArray[Any], patch: Patch, mode: str | None, opaque: bool
 def _check_size(width: int, height: int) -> None:
     if width < 1 or height < 1:
         raise BadImage(f"a photo of {width}x{height}", "at least one pixel", "check the photo")
-    if width * height > MOST_PIXELS:
-        raise ImageTooLarge(
-            f"a photo of {width}x{height}", f"at most {MOST_PIXELS:,} pixels", "crop or shrink it first"
-        )
+    if width * height > MAX_PIXELS:
+        raise ImageTooLarge(f"a photo of {width}x{height}", f"at most {MAX_PIXELS:,} pixels", "crop or shrink it first")
 
 
 def open_image(source: str | os.PathLike[str] | bytes, what: str) -> Image.Image:
@@ -159,7 +155,7 @@ def open_image(source: str | os.PathLike[str] | bytes, what: str) -> Image.Image
     shown = f"{len(source):,} bytes" if isinstance(source, bytes) else str(source)
     try:
         with io.BytesIO(source) if isinstance(source, bytes) else open(source, "rb") as stream:
-            image = Image.open(stream, formats=FORMATS)
+            image = Image.open(stream, formats=IMAGE_FORMATS)
             _check_size(*image.size)
             image.load()
     except BadImage:
@@ -167,9 +163,11 @@ def open_image(source: str | os.PathLike[str] | bytes, what: str) -> Image.Image
     except FileNotFoundError as error:
         raise BadImage(f"{what} {shown} does not exist", "a picture file", "check the path") from error
     except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
-        raise ImageTooLarge(f"{what} {shown}", f"at most {MOST_PIXELS:,} pixels", "crop or shrink it first") from error
+        raise ImageTooLarge(f"{what} {shown}", f"at most {MAX_PIXELS:,} pixels", "crop or shrink it first") from error
     except UnidentifiedImageError as error:
-        raise BadImage(f"{what} {shown} is no picture", f"one of {', '.join(FORMATS)}", "convert it first") from error
+        raise BadImage(
+            f"{what} {shown} is no picture", f"one of {', '.join(IMAGE_FORMATS)}", "convert it first"
+        ) from error
     except Exception as error:
         raise _damaged(f"{what} {shown}", error) from error
     return image

@@ -19,13 +19,14 @@ from functools import cached_property, lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
+from picme_sdk.contract import MAX_RESULTS, MAX_TEMPERATURE, STRATEGIES
 from picme_sdk.errors import BadArgument, NumericalError
+from picme_sdk.manifest import Ambiguity
 
 F32 = NDArray[np.float32]
 F64 = NDArray[np.float64]
 
 CHOICE, NOISE, VARIATION = 0, 1, 2  # purposes: streams that never overlap
-STRATEGIES = ("categorical", "diverse", "likely")
 WIDEST = 50.0  # log-scale beyond which a sample would not fit float32
 NEAR = 0.01  # primitives closer than this are one idea, see `distance`
 
@@ -100,14 +101,16 @@ def normals(seed: int, result: int, count: int, hole: int = 0, purpose: int = NO
 
 @dataclass(frozen=True)
 class Mixture:
-    """q(z | photo) of one hole: log_weights [k], means and log_scales [k, d] in float64; a scale is a standard deviation."""
+    """q(z | photo) of one hole: log_weights [k], means and log_scales [k, d] in float64; a scale is a standard deviation.
+    `calibration` is the bundle's, for `ambiguity`."""
 
     log_weights: F64
     means: F64
     log_scales: F64
+    calibration: Ambiguity | None = None
 
     @classmethod
-    def of(cls, log_weights: F32, means: F32, log_scales: F32) -> Mixture:
+    def of(cls, log_weights: F32, means: F32, log_scales: F32, calibration: Ambiguity | None = None) -> Mixture:
         """From the mixture graph's outputs (batch 1). Weights are normalised; -inf is a primitive that never comes."""
         logits = log_weights[0].astype(np.float64)
         top = logits.max()
@@ -122,7 +125,8 @@ class Mixture:
                 "a mixture with numbers that are not finite", "finite numbers", "use float32, or another bundle"
             )
         logits -= top
-        return cls(logits - np.log(np.exp(logits).sum()), means[0].astype(np.float64), log_scales[0].astype(np.float64))
+        normalised = logits - np.log(np.exp(logits).sum())
+        return cls(normalised, means[0].astype(np.float64), log_scales[0].astype(np.float64), calibration)
 
     @cached_property
     def scales(self) -> F64:
@@ -138,9 +142,24 @@ class Mixture:
 
     @property
     def ambiguity(self) -> float:
-        """exp(entropy) of the weights: how many answers there are, 1 to k."""
+        """How many answers there are, 1 to k: exp(-sum_i a_i log sum_j S_ij a_j) with the calibrated similarities S, so that primitives
+        which look alike count as one; without a calibration, exp(entropy of the weights)."""
         weights = self.weights
-        return float(np.exp(-np.sum(weights * np.where(weights > 0, self.log_weights, 0.0))))
+        present = weights > 0  # a primitive that never comes adds nothing
+        if self.calibration is None:
+            log_shares = self.log_weights[present]
+        else:
+            log_shares = np.log(self._similarity(self.calibration)[present] @ weights)
+        return float(np.exp(-np.sum(weights[present] * log_shares)))
+
+    def _similarity(self, calibration: Ambiguity) -> F64:
+        """S [k, k]: 1 for primitives that look the same, 0 for those that have nothing in common."""
+        gaps = (self.means[:, None] - self.means) ** 2
+        if calibration.weights is not None:
+            gaps *= np.array(calibration.weights)
+        with np.errstate(over="ignore"):  # infinitely far apart is a similarity of 0
+            similarity: F64 = np.exp(-((np.sqrt(gaps.sum(2)) / calibration.scale) ** calibration.power))
+        return similarity
 
     def order(self) -> list[int]:
         """Primitives, heaviest first; equal ones by number."""
@@ -234,17 +253,13 @@ def _likely(mixtures: Sequence[Mixture], n: int, seed: int, primitive: int | Non
     return [Draw(top, seed, 0, 0.0), *sorted(rest, key=log_prob, reverse=True)]
 
 
-MOST_RESULTS = 1000
-HOTTEST = 100.0
-
-
 def check_arguments(
     n: int, seed: int, strategy: str, primitive: int | None, temperature: float, primitives: int
 ) -> None:
     """Raise `BadArgument` for a value that sampling can't have."""
-    if not _is_integer(n) or not 1 <= n <= MOST_RESULTS:
+    if not _is_integer(n) or not 1 <= n <= MAX_RESULTS:
         raise BadArgument(
-            f"n={n!r}", f"an integer from 1 to {MOST_RESULTS}", "ask for fewer results, or sample several times"
+            f"n={n!r}", f"an integer from 1 to {MAX_RESULTS}", "ask for fewer results, or sample several times"
         )
     check_seed(seed)
     if not isinstance(strategy, str) or strategy not in STRATEGIES:
@@ -253,7 +268,7 @@ def check_arguments(
         raise BadArgument(
             f"primitive={primitive!r}", f"None or an integer from 0 to {primitives - 1}", "see scene.primitives"
         )
-    check_number("temperature", temperature, HOTTEST)
+    check_number("temperature", temperature, MAX_TEMPERATURE)
 
 
 def check_seed(seed: int) -> None:

@@ -18,11 +18,21 @@ import numpy as np
 from picme_sdk import sampling
 from picme_sdk import token as tokens
 from picme_sdk.backends import Arrays, Backend
+from picme_sdk.contract import (
+    DEFAULT_RESULTS,
+    DEFAULT_STEPS,
+    DEFAULT_STRATEGY,
+    DEFAULT_STRENGTH,
+    DEFAULT_TEMPERATURE,
+    DEFAULT_VARIATIONS,
+    MAX_RESULTS,
+    Strategy,
+)
 from picme_sdk.errors import BadArgument, BadToken
 from picme_sdk.holes import Hole
 from picme_sdk.imaging import U8, Photo
 from picme_sdk.sampling import F64, Draw, Mixture
-from picme_sdk.token import Blend, Recipe, Variation, f32
+from picme_sdk.token import Blend, Recipe, Settings, Variation, f32
 
 
 @dataclass(frozen=True)
@@ -70,6 +80,7 @@ class Scene:
     _regions: tuple[Region, ...] = field(repr=False)
     _backend: Backend = field(repr=False)
     _model_id: str = field(repr=False)
+    _settings: Settings = field(repr=False)
 
     @property
     def primitives(self) -> list[tuple[int, float]]:
@@ -80,23 +91,24 @@ class Scene:
 
     @property
     def ambiguity(self) -> float:
-        """exp(entropy of the weights): 1 = one answer, k = all primitives equally likely."""
+        """How many visibly different answers there are, 1 to k, where the bundle is calibrated for it; otherwise exp(entropy of the
+        weights), where k means that all primitives are equally likely."""
         return self._regions[0].mixture.ambiguity
 
     def sample(
         self,
-        n: int = 6,
+        n: int = DEFAULT_RESULTS,
         seed: int | None = None,
-        strategy: str = "categorical",
+        strategy: Strategy = DEFAULT_STRATEGY,
         primitive: int | None = None,
-        temperature: float = 1.0,
+        temperature: float = DEFAULT_TEMPERATURE,
     ) -> list[Completion]:
         """`n` results (1 to 1000).
 
         seed         0 to 2**64 - 1; None draws one, and the results' tokens hold it. Equal seeds give equal results, and
                      result i does not depend on n (except with "likely").
-        strategy     "categorical": each result draws its primitive by weight, the paper's Algorithm 2.
-                     "diverse": each primitive once, heaviest first, near-duplicates last; then as "categorical".
+        strategy     "diverse" (default): each primitive once, heaviest first, near-duplicates last; then as "categorical".
+                     "categorical": each result draws its primitive by weight, the paper's Algorithm 2.
                      "likely": the heaviest primitive's mean, then samples by falling log-probability.
         primitive    one idea only: all results come from this primitive.
         temperature  0 to 100: scales the noise, and sharpens (below 1) or flattens (above 1) the weights. 0 is deterministic.
@@ -108,11 +120,11 @@ class Scene:
 
     def stream(
         self,
-        n: int = 6,
+        n: int = DEFAULT_RESULTS,
         seed: int | None = None,
-        strategy: str = "categorical",
+        strategy: Strategy = DEFAULT_STRATEGY,
         primitive: int | None = None,
-        temperature: float = 1.0,
+        temperature: float = DEFAULT_TEMPERATURE,
         deadline_ms: float | None = None,
     ) -> Iterator[Completion]:
         """The results of `sample`, one by one as they are decoded.
@@ -126,19 +138,27 @@ class Scene:
         recipes = sampling.draws(self._mixtures, n, seed, strategy, primitive, f32(temperature))
         return self._stream(recipes, deadline_ms)
 
-    def interpolate(self, first: Completion, second: Completion, steps: int = 5) -> list[Completion]:
+    def interpolate(self, first: Completion, second: Completion, steps: int = DEFAULT_STEPS) -> list[Completion]:
         """`steps` results (2 to 1000) on the way from one result of this scene to another, both ends included."""
-        if not isinstance(steps, int) or not 2 <= steps <= sampling.MOST_RESULTS:
-            raise BadArgument(f"steps={steps!r}", f"an integer from 2 to {sampling.MOST_RESULTS}", "choose another")
+        if not isinstance(steps, int) or not 2 <= steps <= MAX_RESULTS:
+            raise BadArgument(f"steps={steps!r}", f"an integer from 2 to {MAX_RESULTS}", "choose another")
         if not all(isinstance(end, Completion) and end._scene is self for end in (first, second)):
             raise BadArgument("results of another scene", "results of this scene", "replay their tokens here first")
         recipes: list[Recipe] = [Blend(first._recipe, second._recipe, f32(i / (steps - 1))) for i in range(steps)]
-        tokens.encode(recipes[0], self._model_id)  # raises where a token would grow too long
+        tokens.encode(recipes[0], self._model_id, self._settings)  # raises where a token would grow too long
         return self._decode(recipes)
 
     def replay(self, token: str) -> Completion:
-        """The result of a token, on this photo. The token must come from the same model and as many holes."""
-        return self._decode([tokens.decode(token, self._model_id)])[0]
+        """The result of a token, on this photo. The token must come from the same model, the same `context` and as many holes. Tokens of
+        version 1 do not record the context; they replay with this scene's."""
+        recipe, settings = tokens.decode(token, self._model_id)
+        if settings is not None and settings != self._settings:
+            raise BadToken(
+                f"a token made with context={settings.context}, detail={settings.detail!r}",
+                f"context={self._settings.context}, detail={self._settings.detail!r}, as this scene has",
+                "encode the photo as it was encoded for the token",
+            )
+        return self._decode([recipe])[0]
 
     @cached_property
     def _mixtures(self) -> tuple[Mixture, ...]:
@@ -234,7 +254,7 @@ class Completion:
     @cached_property
     def token(self) -> str:
         """Text that replays this result: `scene.replay(token)`, on any device."""
-        return tokens.encode(self._recipe, self._scene._model_id)
+        return tokens.encode(self._recipe, self._scene._model_id, self._scene._settings)
 
     @cached_property
     def image(self) -> Any:
@@ -243,13 +263,17 @@ class Completion:
         patches = [region.hole.patch(square) for region, square in zip(regions, self._squares, strict=True)]
         return self._scene._photo.compose(patches)
 
-    def variations(self, n: int = 4, strength: float = 0.3, seed: int | None = None) -> list[Completion]:
+    def variations(
+        self, n: int = DEFAULT_VARIATIONS, strength: float = DEFAULT_STRENGTH, seed: int | None = None
+    ) -> list[Completion]:
         """`n` results like this one: the same primitive, the noise turned by `strength` (0 = this one, 1 = any of the primitive)."""
         seed = _seed(seed)
         sampling.check_arguments(n, seed, "categorical", None, 1.0, 1)
         sampling.check_number("strength", strength, 1.0)
         recipes: list[Recipe] = [Variation(self._recipe, seed, index, f32(strength)) for index in range(n)]
-        tokens.encode(recipes[0], self._scene._model_id)  # raises where a token would grow too long
+        tokens.encode(
+            recipes[0], self._scene._model_id, self._scene._settings
+        )  # raises where a token would grow too long
         return self._scene._decode(recipes)
 
 

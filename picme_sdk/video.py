@@ -21,9 +21,10 @@ import numpy as np
 from PIL import Image
 
 from picme_sdk.completer import Completer
+from picme_sdk.contract import IMAGE_FORMATS
 from picme_sdk.errors import BackendUnavailable, BadMask, FileExists, PicmeError
 from picme_sdk.frames import SMOOTHING, Meter, Stability, complete_frames
-from picme_sdk.imaging import FORMATS, U8, load, open_image
+from picme_sdk.imaging import U8, load, open_image
 from picme_sdk.masks import FAINT, mask_values
 from picme_sdk.sheet import results_sheet
 
@@ -278,7 +279,7 @@ def _masks(path: Path) -> Iterator[U8]:
         with _Reader(path) as reader:
             yield from reader.frames("gray")
     except BadVideo as error:
-        formats = f"one of {', '.join(FORMATS)}, or a video"
+        formats = f"one of {', '.join(IMAGE_FORMATS)}, or a video"
         raise BadMask(f"mask {error.given}", formats, "convert it first") from error
 
 

@@ -109,7 +109,7 @@ def bundle(name: str, path: Path) -> Method:
     }
 
     def fill(case: Case, n: int) -> list[np.ndarray]:
-        return [np.asarray(r.image) for r in completer.complete(case.photo, case.mask, n, case.seed)]
+        return [np.asarray(r.image) for r in completer.complete(case.photo, case.mask, n, case.seed, "categorical")]
 
     return Method(name, about, fill, completer)
 

@@ -14,12 +14,12 @@ from typing import Any, Protocol
 from numpy.typing import NDArray
 
 from picme_sdk.bundle import Bundle
+from picme_sdk.contract import DEVICES, MAX_THREADS
 from picme_sdk.errors import BackendUnavailable, BadArgument
 
 log = logging.getLogger("picme_sdk")
 
 Arrays = dict[str, NDArray[Any]]
-DEVICES = ("auto", "cpu", "cuda", "tensorrt", "rtx")
 
 
 class Backend(Protocol):
@@ -98,8 +98,10 @@ def open_backend(bundle: Bundle, device: str, threads: int | None, precision: st
     card is there but can't be used."""
     if device not in DEVICES:
         raise BadArgument(f"device={device!r}", f"one of {', '.join(DEVICES)}", "choose one of them")
-    if threads is not None and (isinstance(threads, bool) or not isinstance(threads, int) or not 1 <= threads <= 1024):
-        raise BadArgument(f"threads={threads!r}", "None or an integer from 1 to 1024", "choose another")
+    if threads is not None and (
+        isinstance(threads, bool) or not isinstance(threads, int) or not 1 <= threads <= MAX_THREADS
+    ):
+        raise BadArgument(f"threads={threads!r}", f"None or an integer from 1 to {MAX_THREADS}", "choose another")
     if precision not in bundle.manifest.precisions():
         have = ", ".join(bundle.manifest.precisions())
         raise BadArgument(

@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 
 from picme_sdk.backends import Arrays
 from picme_sdk.bundle import Bundle
+from picme_sdk.contract import GRAPHS
 from picme_sdk.errors import BackendUnavailable, BadBundle, Closed
-from picme_sdk.manifest import GRAPHS, GraphFile, Tensor
+from picme_sdk.manifest import GraphFile, Tensor
 
 PROVIDERS = {
     "cpu": "CPUExecutionProvider",
@@ -52,7 +53,7 @@ class OnnxRuntime:
         self._sessions: dict[str, tuple[Any, tuple[Tensor, ...]]] = {}
         self._crew: Crew | None = None
         for graph in GRAPHS:
-            entry = bundle.manifest.graph(graph, "float32" if graph == "mixture" else precision)
+            entry = bundle.manifest.graph(graph, precision)
             own = 1 if graph == "mixture" else threads  # too small to share
             session = _session(onnxruntime, bundle.read(entry), entry, device, own)
             self._sessions[graph] = session, entry.outputs

@@ -18,8 +18,9 @@ import numpy as np
 from picme_sdk.backends import Arrays, nvidia_capability
 from picme_sdk.backends.cuda import Cuda, DeviceArray, open_cuda
 from picme_sdk.bundle import Bundle
+from picme_sdk.contract import GRAPHS
 from picme_sdk.errors import BackendUnavailable, Closed
-from picme_sdk.manifest import GRAPHS, EngineFile, Manifest
+from picme_sdk.manifest import EngineFile, Manifest
 
 INSTALL = {"tensorrt": "pip install 'picme-sdk[tensorrt]'", "tensorrt_rtx": "pip install 'picme-sdk[rtx]'"}
 DEVICES = {"tensorrt": "tensorrt", "tensorrt_rtx": "rtx"}

@@ -19,8 +19,18 @@ from typing import Any
 from PIL import Image
 
 from picme_sdk import token as tokens
-from picme_sdk.batch import SUFFIXES, WORKERS, result_path
+from picme_sdk.batch import WORKERS, result_path
 from picme_sdk.completer import Completer
+from picme_sdk.contract import (
+    DEFAULT_BATCH_RESULTS,
+    DEFAULT_DEVICE,
+    DEFAULT_STRATEGY,
+    DEFAULT_TEMPERATURE,
+    IMAGE_SUFFIXES,
+    Device,
+    Precision,
+    Strategy,
+)
 from picme_sdk.errors import BadArgument, BadMask, PicmeError
 from picme_sdk.files import replacing
 from picme_sdk.imaging import load, save_png
@@ -45,14 +55,14 @@ class BulkJob:
     photos: Place
     out: Place
     mask: Place | None  # one file for all, a folder with a mask of the same name for each, or None: transparent pixels
-    n: int = 1
+    n: int = DEFAULT_BATCH_RESULTS
     seed: int = 0
-    strategy: str = "likely"
-    temperature: float = 1.0
+    strategy: Strategy = DEFAULT_STRATEGY
+    temperature: float = DEFAULT_TEMPERATURE
     bundle: str | None = None
-    device: str = "auto"
+    device: Device = DEFAULT_DEVICE
     threads: int | None = None
-    precision: str | None = None
+    precision: Precision | None = None
 
     def targets(self, photo: str) -> list[str]:
         return [result_path(Path(), Path(photo), number + 1).name for number in range(self.n)]
@@ -62,7 +72,7 @@ def photos_of(place: Place) -> list[str]:
     """Names of the pictures in a folder, as `picme batch` finds them."""
     if not place.is_folder():
         raise BadArgument(f"{place}", "a folder of photos", "check the path")
-    return [name for name in place.names() if Path(name).suffix.lower() in SUFFIXES and not name.startswith(".")]
+    return [name for name in place.names() if Path(name).suffix.lower() in IMAGE_SUFFIXES and not name.startswith(".")]
 
 
 def run_bulk(job: BulkJob, workers: Workers, done: Callable[[Row], None]) -> None:
@@ -187,7 +197,7 @@ class Worker:
         mask = self.job.mask
         if mask is None or self.mask is not None:
             return self.mask
-        for candidate in (name, *(f"{Path(name).stem}{suffix}" for suffix in sorted(SUFFIXES))):
+        for candidate in (name, *(f"{Path(name).stem}{suffix}" for suffix in IMAGE_SUFFIXES)):
             if mask.has(candidate):
                 return mask.read(candidate)
         raise BadMask(f"no mask for {name} in {mask}", f"{Path(name).stem}.png or the photo's own name", "add it")
@@ -196,7 +206,7 @@ class Worker:
         """Of a result that exists: its token stands in the file."""
         with self.job.out.open(target) as stream, Image.open(stream) as picture:
             token = picture.info.get("picme-token", "")
-        recipe = tokens.decode(token, self.completer.manifest.model_id)
+        recipe, _ = tokens.decode(token, self.completer.manifest.model_id)
         return {"file": target, "primitive": recipe.primitives[0] if isinstance(recipe, Draw) else None, "token": token}
 
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from picme_sdk.completer import Completer
+from picme_sdk.contract import DEFAULT_DEVICE, Device, Precision
 from picme_sdk.errors import BadArgument
 from picme_sdk.scale.album import Album, SharedStudio
 from picme_sdk.scale.cluster import Workers, imported
@@ -41,9 +42,9 @@ class Service:
         30.0  # seconds from a request's arrival to its end; the header X-Request-Timeout-Seconds sets another
     )
     bundle: str | None = None
-    device: str = "auto"
+    device: Device = DEFAULT_DEVICE
     threads: int | None = None
-    precision: str | None = None
+    precision: Precision | None = None
 
     def __post_init__(self) -> None:
         fewest, most = self.replicas

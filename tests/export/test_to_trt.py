@@ -17,8 +17,8 @@ from export.graphs import DecoderGraph, EncoderGraph, graph_specs
 from export.onnx_files import ExportError, check, half, to_onnx
 from export.verify import Chain, hard_photos, latents, verify
 from picme_sdk.bundle import Bundle
+from picme_sdk.contract import GRAPHS
 from picme_sdk.errors import BadBundle
-from picme_sdk.manifest import GRAPHS
 from tests.conftest import ROOT
 from training.checkpoint import load_weights
 from training.model import Picme, PicmeConfig
@@ -47,7 +47,7 @@ def test_the_bundle_has_graphs_engines_and_numbers(bundle_folder: Path) -> None:
         assert engine.target == "ampere+"
         assert engine.version in engine.file
         assert engine.source == manifest.graph(engine.graph, engine.precision).sha256
-    assert manifest.engines[2].profile == (1, 6, 16)
+    assert manifest.engines[2].profiles == ((1, 6, 16),)
     assert {(c.graph, c.compared) for c in manifest.verified} == {
         ("encoder", "torch-float32"), ("mixture", "torch-float32"), ("decoder", "torch-float32"), ("decoder", "float32-float16"),
     }  # fmt: skip

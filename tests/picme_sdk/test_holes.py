@@ -7,8 +7,9 @@ import time
 import numpy as np
 import pytest
 
+from picme_sdk.contract import MAX_HOLES
 from picme_sdk.errors import BadMask
-from picme_sdk.holes import MOST_HOLES, _islands, find_holes
+from picme_sdk.holes import _islands, find_holes
 from picme_sdk.imaging import load
 from picme_sdk.masks import load_mask
 from tests.conftest import ROOT
@@ -114,7 +115,7 @@ def test_five_thousand_islands_take_bounded_time_and_squares() -> None:
     start = time.perf_counter()
     holes = find_holes(photo, load_mask(mask, photo), 32, None)
     assert time.perf_counter() - start < 5
-    assert len(holes) <= MOST_HOLES
+    assert len(holes) <= MAX_HOLES
     covered = np.zeros_like(mask)
     for hole in holes:
         left, top, right, bottom = hole.box

@@ -12,8 +12,9 @@ import pytest
 from PIL import Image
 
 from picme_sdk import Completer
+from picme_sdk.contract import MAX_PIXELS
 from picme_sdk.errors import BadImage, ImageTooLarge, PicmeError
-from picme_sdk.imaging import MOST_PIXELS, load
+from picme_sdk.imaging import load
 from tests.conftest import read_image
 from tests.vectors.make import photo as formula
 
@@ -211,7 +212,7 @@ def bomb(width: int, height: int) -> bytes:
 
 def test_decompression_bombs_are_refused_before_memory_is_taken(completer: Completer) -> None:
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    for size in ((50_000, 50_000), (MOST_PIXELS + 1, 1), (20_000, 10_000)):
+    for size in ((50_000, 50_000), (MAX_PIXELS + 1, 1), (20_000, 10_000)):
         with pytest.raises(ImageTooLarge):
             completer.encode(bomb(*size), MASK)
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 50_000, "kilobytes"

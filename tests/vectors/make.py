@@ -12,6 +12,7 @@ from __future__ import annotations
 import base64
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,10 +24,19 @@ sys.path.insert(0, str(HERE.parents[1]))
 from picme_sdk import sampling, token  # noqa: E402
 from picme_sdk.holes import find_holes  # noqa: E402
 from picme_sdk.imaging import load  # noqa: E402
+from picme_sdk.manifest import Ambiguity  # noqa: E402
 from picme_sdk.masks import load_mask  # noqa: E402
 
 MODEL = "0123456789abcdef" * 4
 SEEDS = (0, 7, 2**32 - 1, 2**32, 2**64 - 1)
+SETTINGS = (token.Settings(), token.Settings(512), token.Settings(None, "auto"), token.Settings(2**20, "auto"))
+# As version 1 wrote them: nothing writes them any more, and they must be read for ever.
+VERSION_1 = {
+    "draw": "AQEjRWeJq83vAAECAAcAAAAAAAAAAwAAADMzMz8rlT-G",
+    "two holes": "AQEjRWeJq83vAAICAAQA__________8AAAAAAACAPxuQLn4",
+    "variation": "AQEjRWeJq83vAWMAAAAAAAAAAQAAAJqZmT4AAQIABwAAAAAAAAADAAAAMzMzP_C9aPM",
+    "blend": "AQEjRWeJq83vAgAAgD4AAQIABwAAAAAAAAADAAAAMzMzPwFjAAAAAAAAAAEAAACamZk-AAECAAcAAAAAAAAAAwAAADMzMz_8biV0",
+}
 SIZE = 32  # of the model in holes.json
 
 
@@ -72,6 +82,7 @@ def sampling_vectors() -> dict[str, Any]:
     draw = sampling.Draw((2,), 7, 3, token.f32(0.7))
     two = sampling.Draw((2, 4), 2**64 - 1, 0, 1.0)
     varied = token.Variation(draw, 99, 1, token.f32(0.3))
+    calibrated = [(1.0, 2.0, None), (2.5, 1.0, None), (0.7, 1.5, (0.25, 4.0)), (1e-9, 16.0, None), (1e9, 1.0, None)]
     recipes = {"draw": draw, "two holes": two, "variation": varied, "blend": token.Blend(draw, varied, 0.25)}
     noise = mixture.means[0] * 0 + np.array([0.5, -1.5])
     return {
@@ -80,9 +91,15 @@ def sampling_vectors() -> dict[str, Any]:
         "normals": normals,
         "mixture": {"log_weights": log_weights[0].tolist(), "means": means[0].tolist(), "log_scales": log_scales[0].tolist(),
                     "order": mixture.order(), "ideas": mixture.ideas(), "ambiguity": mixture.ambiguity,
+                    "calibrated": [{"scale": scale, "power": power, "weights": weights,
+                                    "value": replace(mixture, calibration=Ambiguity(scale, power, weights)).ambiguity}
+                                   for scale, power, weights in calibrated],
                     "log_prob": {"primitive": 3, "noise": noise.tolist(), "value": mixture.log_prob(3, noise)}},
         "choices": choices,
-        "tokens": {"model_id": MODEL, **{name: token.encode(recipe, MODEL) for name, recipe in recipes.items()}},
+        "tokens": {"model_id": MODEL, "version 1": VERSION_1, "version 2": [
+            {"name": name, "context": settings.context, "detail": settings.detail, "token": token.encode(recipe, MODEL, settings)}
+            for settings in SETTINGS for name, recipe in recipes.items()
+        ]},
     }  # fmt: skip
 
 

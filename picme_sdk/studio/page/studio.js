@@ -7,7 +7,7 @@ import { bars, placeholders, thumbnail, walkable } from "./gallery.js";
 import { Mask, maskLayer } from "./mask.js";
 import { Stage } from "./stage.js";
 
-const KINDS = ["image/png", "image/jpeg", "image/webp"];
+const KINDS = ["image/png", "image/jpeg", "image/webp", "image/gif", "image/bmp"];
 const MOST_HISTORY = 200;
 
 const $ = (id) => document.getElementById(id);
@@ -18,7 +18,7 @@ let scene = null; // as the server described it, and the mask's `steps` that it 
 let chosen = null; // {result, button}
 let blendFrom = null; // the first result, while the second is being chosen
 let asking = null; // AbortController of the request under way
-let limits = { most_pixels: Infinity };
+let limits = { max_pixels: Infinity };
 let made = 0; // results of this photo so far
 
 const stage = new Stage($("view"), refresh, (split) => ($("split").value = split * 100));
@@ -60,12 +60,12 @@ async function attempt(work) {
 // Opening
 
 async function openPhoto(file) {
-  if (!KINDS.includes(file.type)) throw new ApiError(415, "That is no PNG, JPEG or WebP picture.");
+  if (!KINDS.includes(file.type)) throw new ApiError(415, "That is no PNG, JPEG, WebP, GIF or BMP picture.");
   const bitmap = await createImageBitmap(file).catch(() => {
     throw new ApiError(400, "That picture can't be read.");
   });
-  if (bitmap.width * bitmap.height > limits.most_pixels) {
-    throw new ApiError(413, `That photo has more than ${limits.most_pixels / 1e6} million pixels; shrink it first.`);
+  if (bitmap.width * bitmap.height > limits.max_pixels) {
+    throw new ApiError(413, `That photo has more than ${limits.max_pixels / 1e6} million pixels; shrink it first.`);
   }
   asking?.abort();
   photo = { bitmap, base64: await toBase64(file), stem: (file.name || "photo").replace(/\.[^.]*$/, "") };
@@ -349,7 +349,7 @@ attempt(async () => {
   limits = model;
   $("model").textContent = `${model.name} · ${model.image_size}×${model.image_size} · ${model.primitives} ideas · ${model.device}`;
   $("model").title = `${model.backend}. ${model.limits}`;
-  $("n").max = model.most_results;
+  $("n").max = model.max_results;
   const first = await blob("/api/photo");
   if (first) await openPhoto(new File([first], "photo", { type: first.type }));
 });
