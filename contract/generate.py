@@ -89,7 +89,7 @@ def cpp(contract: dict[str, Any]) -> str:
         if key == "strategy":
             value = contract["strategies"].index(value)  # as picme_strategy numbers them
         lines.append(_constant(f"DEFAULT_{key.upper()}", value))
-    lines += ["", _constant("TOKEN_VERSION", contract["token_version"])]
+    lines += ["", *(_constant(key.upper(), contract[key]) for key in ("token_version", "bundle_format"))]
     for form, kinds in contract["bundle_keys"].items():
         lines += ["", f"namespace format_{form} {{", ""]
         lines += [_names(f"{kind.upper()}_KEYS", keys) for kind, keys in kinds.items()]

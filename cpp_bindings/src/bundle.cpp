@@ -1,6 +1,7 @@
 // Opens bundle folders so that nothing outside them can be reached: every step is openat without following links.
 #include "bundle.hpp"
 
+#include "contract.hpp"
 #include "failure.hpp"
 #include "hash.hpp"
 #include "onnx_check.hpp"
@@ -79,9 +80,9 @@ Descriptor::~Descriptor() {
 }
 
 void check_size(const std::string &name, std::int64_t found, std::int64_t wanted) {
-    if (wanted < 0 ? found > LARGEST_MANIFEST : found != wanted)
+    if (wanted < 0 ? found > MAX_MANIFEST_BYTES : found != wanted)
         throw bad_bundle(name + " has " + std::to_string(found) + " bytes",
-                         wanted < 0 ? "at most " + std::to_string(LARGEST_MANIFEST) : std::to_string(wanted));
+                         wanted < 0 ? "at most " + std::to_string(MAX_MANIFEST_BYTES) : std::to_string(wanted));
 }
 
 std::string read_at(int file, std::int64_t offset, std::int64_t size, const std::string &name) {

@@ -54,6 +54,7 @@ constexpr std::string_view DEFAULT_DEVICE = "auto";
 constexpr std::string_view DEFAULT_PRECISION = "float32";
 
 constexpr int TOKEN_VERSION = 2;
+constexpr int BUNDLE_FORMAT = 2;
 
 namespace format_1 {
 

@@ -1,6 +1,7 @@
 // From a mask to holes: components on a coarse grid, grouping, the square around each, and its picture at the model's size.
 #include "holes.hpp"
 
+#include "contract.hpp"
 #include "failure.hpp"
 #include "resize.hpp"
 
@@ -14,9 +15,8 @@ namespace {
 
 constexpr int FAINT = 8;                 // compressed masks are a little noisy: up to this is kept, from 255 - this on is hole
 constexpr double FULLEST = 0.95;         // a hole larger than this share of the photo is an inverted mask
-constexpr std::size_t MOST_HOLES = 8;    // holes are grouped until there are no more than this many squares
 constexpr int CELLS = 64;                // holes are told apart on a grid of at most this many cells a side ...
-constexpr std::size_t MOST_ISLANDS = 64; // ... and more than so many ...
+constexpr std::size_t MAX_ISLANDS = 64; // ... and more than so many ...
 constexpr int COARSER = 4;               // ... on one that is this much coarser
 constexpr double GROWTH = 1.25;          // a square that grows by no more than this may see two holes
 
@@ -94,7 +94,7 @@ std::vector<Box> components(const Mask &mask, int longest) {
         return std::any_of(line + x0, line + x1, is_used);
     });
     std::vector<Box> found = islands(grid);
-    if (found.size() > MOST_ISLANDS) {
+    if (found.size() > MAX_ISLANDS) {
         step *= COARSER;
         found = islands(cells_of(grid.columns, grid.rows, COARSER, [&](int y, int x0, int x1) {
             return std::any_of(&grid.at(x0, y), &grid.at(x0, y) + (x1 - x0), is_used);
@@ -131,7 +131,7 @@ std::vector<Box> grouped(std::vector<Box> boxes, const Photo &photo, int size, i
                 best = std::min(best,
                                 std::make_tuple(double(side(united(boxes[i], boxes[j]))) / std::max(side(boxes[i]), side(boxes[j])), i, j));
         const auto [growth, i, j] = best;
-        if (growth > GROWTH && boxes.size() <= MOST_HOLES) break;
+        if (growth > GROWTH && boxes.size() <= MAX_HOLES) break;
         boxes[j] = united(boxes[i], boxes[j]);
         boxes.erase(boxes.begin() + static_cast<std::ptrdiff_t>(i));
         std::sort(boxes.begin(), boxes.end());

@@ -88,23 +88,27 @@ void check_signature(Signature found, const std::vector<Tensor> &tensors, const 
 
 // What a manifest must say for the host's arithmetic to hold: the table "The three graphs" of docs/bundle.md.
 void check_contract(const Manifest &manifest, const std::string &precision) {
-    const char *between = precision == "float16" ? "float16" : "float32"; // skips only; everything else has one type
     const std::int64_t s = manifest.image_size, k = manifest.primitives, d = manifest.latent;
     const GraphFile &encoder = manifest.graph("encoder", precision), &mixture = manifest.graph("mixture"),
                     &decoder = manifest.graph("decoder", precision);
+    const char *between = encoder.precision == "float16" ? "float16" : "float32"; // skips only; everything else has one type
     const auto same = [](const Tensor &tensor, const char *name, const char *dtype, const std::vector<std::int64_t> &shape) {
         return tensor.name == name && tensor.dtype == dtype && tensor.shape == shape;
     };
-    bool good = encoder.inputs.size() == 2 && encoder.outputs.size() >= 1 && mixture.inputs.size() == 1 && mixture.outputs.size() == 3 &&
-                decoder.inputs.size() == encoder.outputs.size() && decoder.outputs.size() == 1;
+    std::vector<Tensor> made = encoder.outputs; // context, skips, and maybe the flag that all of them are finite
+    const bool flagged = !made.empty() && made.back().name == "finite";
+    bool good = !flagged || same(made.back(), "finite", "uint8", {1});
+    if (flagged) made.pop_back();
+    good = good && encoder.inputs.size() == 2 && made.size() >= 1 && mixture.inputs.size() == 1 && mixture.outputs.size() == 3 &&
+                decoder.inputs.size() == made.size() && decoder.outputs.size() == 1;
     good = good && same(encoder.inputs[0], "image", "uint8", {1, s, s, 3}) && same(encoder.inputs[1], "mask", "uint8", {1, s, s, 1}) &&
            same(decoder.inputs[0], "z", "float32", {VARIES, d}) && same(decoder.outputs[0], "image", "uint8", {VARIES, s, s, 3}) &&
            same(mixture.outputs[0], "log_weights", "float32", {1, k}) && same(mixture.outputs[1], "means", "float32", {1, k, d}) &&
-           same(mixture.outputs[2], "log_scales", "float32", {1, k, d}) && encoder.outputs[0].shape.size() == 2 &&
-           same(mixture.inputs[0], "context", "float32", encoder.outputs[0].shape) && encoder.outputs[0].name == "context";
-    for (std::size_t i = 1; good && i < encoder.outputs.size(); ++i) {
+           same(mixture.outputs[2], "log_scales", "float32", {1, k, d}) && made[0].shape.size() == 2 &&
+           same(mixture.inputs[0], "context", "float32", made[0].shape) && same(made[0], "context", "float32", made[0].shape);
+    for (std::size_t i = 1; good && i < made.size(); ++i) {
         const std::string skip = "skip_" + std::to_string(i - 1);
-        good = same(encoder.outputs[i], skip.c_str(), between, decoder.inputs[i].shape) &&
+        good = same(made[i], skip.c_str(), between, decoder.inputs[i].shape) &&
                same(decoder.inputs[i], skip.c_str(), between, decoder.inputs[i].shape);
         for (const std::int64_t size : decoder.inputs[i].shape) good = good && size != VARIES;
     }
@@ -241,7 +245,7 @@ std::unique_ptr<Backend> open_backend(const Bundle &bundle, const std::string &d
         }
     }
     if (device == "auto") throw unavailable("ONNX Runtime without any provider", "CPUExecutionProvider");
-    throw bad_argument("provider '" + device + "'", "auto, cpu, cuda, tensorrt or rtx", "choose one of them");
+    throw bad_argument("provider '" + device + "'", "one that picme.h lists", "choose another");
 }
 
 } // namespace picme

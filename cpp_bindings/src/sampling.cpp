@@ -108,13 +108,29 @@ Mixture::Mixture(const float *weights, const float *centres, const float *log_sc
 
 double Mixture::weight(int primitive) const { return std::exp(log_weights[static_cast<std::size_t>(primitive)]); }
 
-double Mixture::ambiguity() const {
+double Mixture::ambiguity(const Ambiguity *calibration) const {
     double entropy = 0;
-    for (const double value : log_weights) {
-        const double weight = std::exp(value);
-        if (weight > 0) entropy -= weight * value;
+    for (int i = 0; i < size(); ++i) {
+        if (!(weight(i) > 0)) continue; // a primitive that never comes adds nothing
+        double log_share = log_weights[static_cast<std::size_t>(i)];
+        if (calibration) {
+            double share = 0;
+            for (int j = 0; j < size(); ++j) share += similarity(i, j, *calibration) * weight(j);
+            log_share = std::log(share);
+        }
+        entropy -= weight(i) * log_share;
     }
     return std::exp(entropy);
+}
+
+// 1 for primitives that look the same, 0 for those that have nothing in common.
+double Mixture::similarity(int a, int b, const Ambiguity &calibration) const {
+    double sum = 0;
+    for (int i = 0; i < d; ++i) {
+        const double gap = mean(a)[i] - mean(b)[i];
+        sum += gap * gap * (calibration.weights.empty() ? 1.0 : calibration.weights[static_cast<std::size_t>(i)]);
+    }
+    return std::exp(-std::pow(std::sqrt(sum) / calibration.scale, calibration.power));
 }
 
 std::vector<int> Mixture::order() const {

@@ -1,11 +1,13 @@
 // Categorical primitive sampling: counter-based random numbers, the mixture's mathematics, and the choice of primitives.
-// Twin of picme_sdk/sampling.py; both pass tests/vectors/sampling.json. Random bits are Philox 4x32-10 with
+// The Python counterpart is sampling.py; both pass tests/vectors/sampling.json. Random bits are Philox 4x32-10 with
 //
 //     key     = seed (low word, high word)
 //     counter = (block, purpose, result, hole)
 //
 // so the same (seed, result, hole) gives the same numbers in any order, thread, process and language.
 #pragma once
+
+#include "manifest.hpp"
 
 #include <array>
 #include <cstdint>
@@ -31,7 +33,9 @@ public:
     int size() const { return static_cast<int>(log_weights.size()); }
     int dimensions() const { return d; }
     double weight(int primitive) const;
-    double ambiguity() const; // exp(entropy of the weights), 1 to k
+    // How many answers there are, 1 to k: exp(-sum_i a_i log sum_j S_ij a_j) with the calibrated similarities S, so that primitives which
+    // look alike count as one; without a calibration (null), exp(entropy of the weights).
+    double ambiguity(const Ambiguity *calibration = nullptr) const;
     const double *mean(int primitive) const { return means.data() + offset(primitive); }
     const double *scale(int primitive) const { return scales.data() + offset(primitive); }
 
@@ -49,6 +53,7 @@ private:
 
     std::size_t offset(int primitive) const { return static_cast<std::size_t>(primitive) * static_cast<std::size_t>(d); }
     double distance(int a, int b) const;
+    double similarity(int a, int b, const Ambiguity &calibration) const;
 };
 
 // One result's recipe: a primitive for each hole, and the noise numbered (seed, index), scaled by temperature.

@@ -1,6 +1,7 @@
 // The flow: encode once, mixture, then for each batch latents, decoder, seam, and the fill into the caller's pixels.
 #include "scene.hpp"
 
+#include "contract.hpp"
 #include "failure.hpp"
 
 #include <algorithm>
@@ -48,12 +49,11 @@ Model::Model(const std::string &path, const char *library, const std::string &pr
     runtime = "onnxruntime " + open_runtime(library);
     backend = open_backend(bundle, provider, precision, threads);
     manifest = bundle.manifest();
-    id = manifest.model_id();
     load_ms = milliseconds_since(start);
 }
 
 Scene::Scene(std::shared_ptr<const Model> given, Photo photo, const Mask &mask, int context, bool opaque)
-    : model(std::move(given)), photo_(std::move(photo)), opaque(opaque) {
+    : model(std::move(given)), photo_(std::move(photo)), opaque(opaque), settings{context == model->manifest.image_size ? 0 : context, 0} {
     const auto start = Clock::now();
     for (Hole &hole : find_holes(photo_, mask, model->manifest.image_size, context)) regions.push_back(encode(std::move(hole)));
     encode_ms_ = milliseconds_since(start);
@@ -68,8 +68,15 @@ Region Scene::encode(Hole hole) const {
     hole.image = {}, hole.hidden = {}; // the encoder has seen them
     const Ort::Value context = std::move(skips.front());
     skips.erase(skips.begin());
-    const float *values = context.GetTensorData<float>();
-    if (!std::all_of(values, values + context.GetTensorTypeAndShapeInfo().GetElementCount(), [](float v) { return std::isfinite(v); }))
+    bool finite = false;
+    if (backend.encoder.entry().outputs.back().name == "finite") {
+        finite = *skips.back().GetTensorData<std::uint8_t>() != 0;
+        skips.pop_back();
+    } else { // a graph without the flag: at least what the mixture reads is checked
+        const float *values = context.GetTensorData<float>();
+        finite = std::all_of(values, values + context.GetTensorTypeAndShapeInfo().GetElementCount(), [](float v) { return std::isfinite(v); });
+    }
+    if (!finite)
         throw Failure(PICME_NUMERICAL_ERROR, "encoder output that is not finite", "finite numbers", "use provider cpu, or another bundle");
     const std::vector<Ort::Value> mixture = backend.mixture.run({context});
     return {std::move(hole), std::move(skips),
@@ -85,7 +92,18 @@ std::vector<RecipePtr> Scene::sample(const Wish &wish) const {
     return made;
 }
 
-RecipePtr Scene::recipe(const char *token) const { return decode_token(token, model->id); }
+RecipePtr Scene::recipe(const char *token) const {
+    const Token decoded = decode_token(token, model->manifest.model_id);
+    const auto shown = [](const Settings &s) {
+        return "context " + std::to_string(s.context) + ", detail " + std::string(DETAILS.begin()[s.detail]);
+    };
+    if (decoded.settings && !(*decoded.settings == settings))
+        throw Failure(PICME_BAD_TOKEN, "a token made with " + shown(*decoded.settings), shown(settings) + ", as this scene has",
+                      "encode the photo as it was encoded for the token");
+    return decoded.recipe;
+}
+
+double Scene::ambiguity() const { return mixture().ambiguity(model->manifest.ambiguity ? &*model->manifest.ambiguity : nullptr); }
 
 std::vector<Latent> Scene::latents(const Recipe &recipe) const {
     std::vector<Latent> made;
@@ -126,7 +144,7 @@ void Scene::decode_batch(const RecipePtr *recipes, const PixelView *targets, std
     std::vector<std::vector<Latent>> points;
     std::vector<std::string> tokens; // first, because a recipe may have grown too long for one
     for (std::size_t i = 0; i < count; ++i) {
-        tokens.push_back(encode_token(*recipes[i], model->id));
+        tokens.push_back(encode_token(*recipes[i], model->manifest.model_id, settings));
         points.push_back(latents(*recipes[i]));
     }
     std::vector<std::vector<std::uint8_t>> squares; // of each hole [n, s, s, 3]

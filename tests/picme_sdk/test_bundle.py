@@ -120,7 +120,8 @@ def test_format_2_carries_all_that_it_is_for(folder: Path) -> None:
     assert manifest.engines[0].version == "10.13.3.9.post1"
     assert manifest.engines[0].profiles == ((1, 1, 1), (1, 6, 16))
     assert manifest.measured[0].backend == "tensorrt 10.13.3.9.post1"
-    assert parse_manifest(manifest_bytes(manifest)) == replace(manifest, seal=Bundle(folder).manifest.seal)
+    again = parse_manifest(manifest_bytes(manifest))
+    assert replace(again, seal="") == replace(manifest, seal="")
 
 
 def as_format_1(m: dict[str, Any]) -> None:
