@@ -119,7 +119,7 @@ def _table(name: str, table: dict[str, Any]) -> list[str]:
 
 
 def _names(name: str, values: Iterable[str]) -> str:
-    return f"inline constexpr Names {name} = {{{', '.join(map(_text, values))}}};"
+    return f"inline const Names {name} = {{{', '.join(map(_text, values))}}};"
 
 
 def _constant(name: str, value: Any) -> str:

@@ -4,6 +4,7 @@
               mask     uint8    [1, s, s, 1]    128 or more = hole; what the image holds there is never looked at
            -> context  float32  [1, c]          z_m
               skip_i   float    [1, w, g, g]    already projected for the decoder; i = 0 is the coarsest grid
+              finite   uint8    [1]             1 if every value of the other outputs is finite, so that no host must read them to know
     mixture   context  float32  [1, c]
            -> log_weights [1, k], means [1, k, d], log_scales [1, k, d], all float32
     decoder   z        float32  [n, d]          n = 1 .. max_batch latents against one photo
@@ -26,6 +27,8 @@ from torch import Tensor, nn
 
 from picme_sdk import manifest
 from training.model import Picme
+
+LARGEST_SUM = 3e38  # just below the largest float32
 
 
 class EncoderGraph(nn.Module):
@@ -62,7 +65,10 @@ class EncoderGraph(nn.Module):
             cells = self.cells(picture) if cells is None else self.halve(cells)
             entries.append(stem(cells))
         code, skips = self.model.read(self.model.encoder.climb(entries))
-        return code.mean.float(), *skips
+        outputs = code.mean.float(), *skips
+        # A sum keeps infinities and NaN, and is cheaper than testing every value. Stacked, because INT8 would quantise additions.
+        total = torch.stack([output.float().sum() for output in outputs]).sum(0, keepdim=True)
+        return *outputs, (total.abs() < LARGEST_SUM).to(torch.uint8)
 
 
 def _convolution(weight: Tensor, bias: Tensor, like: nn.Conv2d) -> nn.Conv2d:
@@ -210,9 +216,10 @@ def graph_specs(model: Picme) -> tuple[GraphSpec, ...]:
         manifest.Tensor("means", "float32", (1, k, d)),
         manifest.Tensor("log_scales", "float32", (1, k, d)),
     )
+    finite = manifest.Tensor("finite", "uint8", (1,))
     completed = manifest.Tensor("image", "uint8", ("n", size, size, 3))
     return (
-        GraphSpec("encoder", EncoderGraph(model).eval(), (image, mask), (context, *skips)),
+        GraphSpec("encoder", EncoderGraph(model).eval(), (image, mask), (context, *skips, finite)),
         GraphSpec("mixture", MixtureGraph(model).eval(), (context,), mixture),
         GraphSpec("decoder", DecoderGraph(model).eval(), (z, *skips), (completed,)),
     )

@@ -11,13 +11,13 @@ namespace picme {
 
 using Names = std::initializer_list<std::string_view>;
 
-inline constexpr Names STRATEGIES = {"categorical", "diverse", "likely"};
-inline constexpr Names DEVICES = {"auto", "cpu", "cuda", "tensorrt", "rtx"};
-inline constexpr Names PRECISIONS = {"float32", "float16", "int8"};
-inline constexpr Names STORAGES = {"float32", "float16"};
-inline constexpr Names DETAILS = {"off", "auto"};
-inline constexpr Names GRAPHS = {"encoder", "mixture", "decoder"};
-inline constexpr Names BUILDERS = {"tensorrt", "tensorrt_rtx"};
+inline const Names STRATEGIES = {"categorical", "diverse", "likely"};
+inline const Names DEVICES = {"auto", "cpu", "cuda", "tensorrt", "rtx"};
+inline const Names PRECISIONS = {"float32", "float16", "int8"};
+inline const Names STORAGES = {"float32", "float16"};
+inline const Names DETAILS = {"off", "auto"};
+inline const Names GRAPHS = {"encoder", "mixture", "decoder"};
+inline const Names BUILDERS = {"tensorrt", "tensorrt_rtx"};
 
 constexpr int MAX_RESULTS = 1000;
 constexpr int MAX_HTTP_RESULTS = 64;
@@ -58,27 +58,27 @@ constexpr int BUNDLE_FORMAT = 2;
 
 namespace format_1 {
 
-inline constexpr Names MANIFEST_KEYS = {"format", "name", "licence", "image_size", "primitives", "latent", "max_batch", "graphs", "engines", "files", "made_by", "verified", "card", "seal"};
-inline constexpr Names GRAPH_KEYS = {"graph", "precision", "file", "sha256", "bytes", "inputs", "outputs"};
-inline constexpr Names ENGINE_KEYS = {"graph", "precision", "file", "sha256", "bytes", "inputs", "outputs", "builder", "version", "target", "source", "profile"};
-inline constexpr Names TENSOR_KEYS = {"name", "dtype", "shape"};
-inline constexpr Names FILE_KEYS = {"file", "sha256", "bytes"};
-inline constexpr Names CHECK_KEYS = {"graph", "compared", "measure", "input", "value", "limit"};
-inline constexpr Names CARD_KEYS = {"training_data", "training", "metrics", "limits"};
+inline const Names MANIFEST_KEYS = {"format", "name", "licence", "image_size", "primitives", "latent", "max_batch", "graphs", "engines", "files", "made_by", "verified", "card", "seal"};
+inline const Names GRAPH_KEYS = {"graph", "precision", "file", "sha256", "bytes", "inputs", "outputs"};
+inline const Names ENGINE_KEYS = {"graph", "precision", "file", "sha256", "bytes", "inputs", "outputs", "builder", "version", "target", "source", "profile"};
+inline const Names TENSOR_KEYS = {"name", "dtype", "shape"};
+inline const Names FILE_KEYS = {"file", "sha256", "bytes"};
+inline const Names CHECK_KEYS = {"graph", "compared", "measure", "input", "value", "limit"};
+inline const Names CARD_KEYS = {"training_data", "training", "metrics", "limits"};
 
 } // namespace format_1
 
 namespace format_2 {
 
-inline constexpr Names MANIFEST_KEYS = {"format", "name", "knows", "licence", "model_id", "image_size", "primitives", "latent", "max_batch", "ambiguity", "graphs", "engines", "files", "made_by", "verified", "measured", "card", "seal"};
-inline constexpr Names AMBIGUITY_KEYS = {"scale", "power", "weights"};
-inline constexpr Names GRAPH_KEYS = {"graph", "precision", "storage", "file", "sha256", "bytes", "inputs", "outputs"};
-inline constexpr Names ENGINE_KEYS = {"graph", "precision", "file", "sha256", "bytes", "inputs", "outputs", "builder", "version", "target", "source", "profiles"};
-inline constexpr Names TENSOR_KEYS = {"name", "dtype", "shape"};
-inline constexpr Names FILE_KEYS = {"file", "sha256", "bytes"};
-inline constexpr Names CHECK_KEYS = {"graph", "compared", "measure", "input", "value", "limit"};
-inline constexpr Names MEASUREMENT_KEYS = {"device", "driver", "clocks", "backend", "graph", "precision", "results", "rounds", "p50_ms", "p99_ms"};
-inline constexpr Names CARD_KEYS = {"training_data", "training", "metrics", "limits"};
+inline const Names MANIFEST_KEYS = {"format", "name", "knows", "licence", "model_id", "image_size", "primitives", "latent", "max_batch", "ambiguity", "graphs", "engines", "files", "made_by", "verified", "measured", "card", "seal"};
+inline const Names AMBIGUITY_KEYS = {"scale", "power", "weights"};
+inline const Names GRAPH_KEYS = {"graph", "precision", "storage", "file", "sha256", "bytes", "inputs", "outputs"};
+inline const Names ENGINE_KEYS = {"graph", "precision", "file", "sha256", "bytes", "inputs", "outputs", "builder", "version", "target", "source", "profiles"};
+inline const Names TENSOR_KEYS = {"name", "dtype", "shape"};
+inline const Names FILE_KEYS = {"file", "sha256", "bytes"};
+inline const Names CHECK_KEYS = {"graph", "compared", "measure", "input", "value", "limit"};
+inline const Names MEASUREMENT_KEYS = {"device", "driver", "clocks", "backend", "graph", "precision", "results", "rounds", "p50_ms", "p99_ms"};
+inline const Names CARD_KEYS = {"training_data", "training", "metrics", "limits"};
 
 } // namespace format_2
 
