@@ -119,7 +119,7 @@ class Studio:
         manifest = self.completer.manifest
         return as_json(
             {
-                "name": manifest.name, "licence": manifest.licence, "image_size": manifest.image_size,
+                "name": manifest.name, "knows": manifest.knows, "licence": manifest.licence, "image_size": manifest.image_size,
                 "primitives": manifest.primitives, "model_id": manifest.model_id, "limits": manifest.card.limits,
                 "backend": self.completer.backend, "device": self.completer.device,
                 "max_pixels": MAX_HTTP_PIXELS, "max_results": MAX_HTTP_RESULTS,
