@@ -9,7 +9,7 @@
 
 namespace {
 
-// As one who changes a manifest on purpose would do.
+// As somebody who changes a manifest on purpose would do.
 std::string resealed(std::string_view data) {
     constexpr std::string_view HEAD = "\"seal\": \"";
     std::string made(data);

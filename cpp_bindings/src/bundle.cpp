@@ -1,4 +1,4 @@
-// Opens bundle folders so that nothing outside them can be reached: every step is openat without following links.
+// Opens bundle folders so that nothing outside them can be reached: each path component is opened with openat, without following links.
 #include "bundle.hpp"
 
 #include "contract.hpp"
@@ -25,7 +25,7 @@ bool is_link(int folder, const char *name) {
     return fstatat(folder, name, &status, AT_SYMLINK_NOFOLLOW) == 0 && S_ISLNK(status.st_mode);
 }
 
-// Non-blocking, or a pipe in the place of a file would hang here.
+// Non-blocking, because a pipe in place of a file would hang here.
 Descriptor open_regular(int folder, const std::string &part, const std::string &name, int flags) {
     Descriptor file(openat(folder, part.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC | flags));
     if (file.get() < 0) {

@@ -1,4 +1,4 @@
-// From a mask to holes: components on a coarse grid, grouping, the square around each, and its picture at the model's size.
+// From a mask to holes: connected components on a coarse grid, grouping, the square around each group, and its picture at the model's size.
 #include "holes.hpp"
 
 #include "contract.hpp"
@@ -13,12 +13,12 @@
 namespace picme {
 namespace {
 
-constexpr int FAINT = 8;                 // compressed masks are a little noisy: up to this is kept, from 255 - this on is hole
-constexpr double FULLEST = 0.95;         // a hole larger than this share of the photo is an inverted mask
-constexpr int CELLS = 64;                // holes are told apart on a grid of at most this many cells a side ...
-constexpr std::size_t MAX_ISLANDS = 64; // ... and more than so many ...
-constexpr int COARSER = 4;               // ... on one that is this much coarser
-constexpr double GROWTH = 1.25;          // a square that grows by no more than this may see two holes
+constexpr int FAINT = 8;                 // compressed masks are slightly noisy: values up to this count as kept, values from 255 - this on as hole
+constexpr double MAX_HOLE_SHARE = 0.95;  // a hole larger than this share of the photo means an inverted mask
+constexpr int CELLS = 64;                // holes are separated on a grid of at most this many cells per side ...
+constexpr std::size_t MAX_ISLANDS = 64;  // ... and if there are more holes than this ...
+constexpr int COARSER = 4;               // ... on a grid that is coarser by this factor
+constexpr double GROWTH = 1.25;          // two holes share a square if it need not grow by more than this factor
 
 int half_down(int value) { return value >= 0 ? value / 2 : (value - 1) / 2; }
 std::size_t places(int count) { return static_cast<std::size_t>(count); }
@@ -27,7 +27,7 @@ Box united(const Box &a, const Box &b) {
     return {std::min(a.left, b.left), std::min(a.top, b.top), std::max(a.right, b.right), std::max(a.bottom, b.bottom)};
 }
 
-// The first and one behind the last value above a limit; equal if there is none.
+// The index of the first value above a limit and the index after the last one; equal if there is none.
 std::pair<int, int> extent(const std::uint8_t *line, int width, int limit) {
     int first = 0, last = width;
     while (first < width && line[first] <= limit) ++first;
@@ -51,7 +51,7 @@ struct Grid {
     char &at(int x, int y) { return used[places(y) * places(columns) + places(x)]; }
 };
 
-// A grid of cells of step x step, each used if any of it is. `any(y, x0, x1)` tells whether a part of a line is.
+// A grid of cells of step x step pixels; a cell is set if any of its pixels is. `any(y, x0, x1)` tells whether part of a line is set.
 template <typename Any> Grid cells_of(int width, int height, int step, Any any) {
     Grid grid{(width + step - 1) / step, (height + step - 1) / step, {}};
     grid.used.resize(places(grid.columns) * places(grid.rows));
@@ -63,7 +63,7 @@ template <typename Any> Grid cells_of(int width, int height, int step, Any any) 
     return grid;
 }
 
-// Boxes, in cells, of what hangs together, diagonals included.
+// Boxes, in cells, of the connected components, diagonals included.
 std::vector<Box> islands(Grid grid) {
     std::vector<Box> found;
     for (int y = 0; y < grid.rows; ++y)
@@ -84,7 +84,7 @@ std::vector<Box> islands(Grid grid) {
     return found;
 }
 
-// Boxes of the separate holes. They are told apart on a grid, and many on a coarser one, so thousands of islands cost no more than a few.
+// Boxes of the separate holes. They are separated on a grid, and on a coarser one if there are many, so thousands of islands cost no more than a few.
 std::vector<Box> components(const Mask &mask, int longest) {
     int step = std::max(1, (longest + CELLS - 1) / CELLS);
     const Box &all = mask.box();
@@ -111,7 +111,7 @@ Box square_around(const Box &box, const Photo &photo, int size, int context) {
     const int longest = std::max(box.width(), box.height()), fits = std::min(photo.width(), photo.height());
     int side = std::max(2 * longest, context ? context : size);
     if (side > fits)
-        side = std::max(fits, std::min(side, longest + longest / 2)); // a smaller square beats one that reaches beyond the photo
+        side = std::max(fits, std::min(side, longest + longest / 2)); // a smaller square is better than one that reaches beyond the photo
     const auto start = [side](int low, int high, int length) {
         if (side > length) return half_down(length - side);
         return std::min(std::max(half_down(low + high - side), 0), length - side);
@@ -120,7 +120,7 @@ Box square_around(const Box &box, const Photo &photo, int size, int context) {
     return {left, top, left + side, top + side};
 }
 
-// Joins holes that one square sees as well as two would, and the nearest ones while there are too many.
+// Merges holes that one square shows as well as two would, and the nearest ones as long as there are too many.
 std::vector<Box> grouped(std::vector<Box> boxes, const Photo &photo, int size, int context) {
     const auto side = [&](const Box &box) { return square_around(box, photo, size, context).width(); };
     std::sort(boxes.begin(), boxes.end());
@@ -150,7 +150,7 @@ Hole make_hole(const Photo &photo, const Mask &mask, const Box &box, const Box &
         Seam seam(hidden, image, size);
         return {square, box, size, std::move(image), std::move(hidden), mask.window(box), std::move(seam)};
     }
-    // The same filter for both: a pixel of the model's square is hole if any pixel that it was made from is.
+    // The same filter for both: a pixel of the model's square belongs to the hole if any pixel that contributes to it does.
     const auto side = static_cast<float>(square.width());
     const Taps taps(square.width(), 0, side, size, BILINEAR);
     const Window window{inside.left - square.left, inside.top - square.top, inside.right - square.left, inside.bottom - square.top};
@@ -194,7 +194,7 @@ Mask::Mask(const std::uint8_t *mask, std::size_t stride, int width, int height) 
             used += *out != 0;
         }
     const double share = static_cast<double>(used) / (static_cast<double>(width) * height);
-    if (share > FULLEST)
+    if (share > MAX_HOLE_SHARE)
         throw Failure(PICME_BAD_MASK, "a mask that is hole on " + std::to_string(static_cast<int>(share * 100 + 0.5)) + "% of the photo",
                       "255 = hole, 0 = keep", "invert the mask: 255 - mask");
 }

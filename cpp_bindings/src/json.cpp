@@ -8,7 +8,7 @@
 namespace picme::json {
 namespace {
 
-constexpr int DEEPEST = 32;
+constexpr int MAX_DEPTH = 32;
 
 [[noreturn]] void refuse(const char *why) { throw std::invalid_argument(why); }
 
@@ -68,7 +68,7 @@ private:
     }
 
     Value value(int depth) {
-        if (depth > DEEPEST) refuse("nested too deep");
+        if (depth > MAX_DEPTH) refuse("nested too deep");
         skip();
         Value made;
         switch (peek()) {

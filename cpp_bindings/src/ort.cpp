@@ -1,4 +1,4 @@
-// Sessions, their options, and the check that they are what the manifest says.
+// Sessions, their options, and the check that they match the manifest.
 #include "ort.hpp"
 
 #include "failure.hpp"
@@ -33,7 +33,7 @@ std::string first_line(const char *text) {
     return line.substr(0, 160);
 }
 
-// Appending a provider that can't be loaded is an error in the C interface, unlike Python's.
+// Appending a provider that can't be loaded is an error in the C interface, unlike in Python's.
 void append(Ort::SessionOptions &options, const std::string &device) {
     const OrtApi &api = Ort::GetApi();
     if (device == "cuda") {
@@ -56,7 +56,7 @@ Ort::SessionOptions options_for(const std::string &device, int threads) {
     Ort::SessionOptions options;
     options.SetLogSeverityLevel(ORT_LOGGING_LEVEL_FATAL); // errors come as exceptions
     options.SetIntraOpNumThreads(threads);
-    // Each session has its own threads. Without this they go on spinning after a run and take the cores from the next graph.
+    // Each session has its own threads. Without this they keep spinning after a run and take the cores from the next graph.
     options.AddConfigEntry("session.force_spinning_stop", "1");
     try {
         append(options, device);
@@ -86,7 +86,7 @@ void check_signature(Signature found, const std::vector<Tensor> &tensors, const 
         throw bad_bundle(file + " has other tensors than picme.json lists", "the tensors of the manifest", "export the bundle again");
 }
 
-// What a manifest must say for the host's arithmetic to hold: the table "The three graphs" of docs/bundle.md.
+// What the host relies on: the table "The three graphs" of docs/bundle.md.
 void check_contract(const Manifest &manifest, const std::string &precision) {
     const std::int64_t s = manifest.image_size, k = manifest.primitives, d = manifest.latent;
     const GraphFile &encoder = manifest.graph("encoder", precision), &mixture = manifest.graph("mixture"),
@@ -158,7 +158,7 @@ std::vector<Ort::Value> Graph::run(const std::vector<const OrtValue *> &inputs) 
                                         made.size(), made.data()));
     std::vector<Ort::Value> outputs;
     for (OrtValue *value : made) outputs.emplace_back(value);
-    for (std::size_t i = 0; i < outputs.size(); ++i) { // a graph's declared shapes bind nobody: look at what came
+    for (std::size_t i = 0; i < outputs.size(); ++i) { // a graph need not produce the shapes that it declares
         const auto shape = outputs[i].GetTensorTypeAndShapeInfo().GetShape();
         const auto &wanted = entry_.outputs[i].shape;
         const bool fits = shape.size() == wanted.size() && std::equal(shape.begin(), shape.end(), wanted.begin(),
@@ -175,45 +175,45 @@ Backend::Backend(const Bundle &bundle, const std::string &device, const std::str
       // A CPU gains nothing from larger batches, which cost memory.
       batch(std::min(device == "cpu" ? (8 + cores - 1) / cores * cores : 64, bundle.manifest().max_batch)),
       env(ORT_LOGGING_LEVEL_FATAL, "picme"), encoder(open_graph(env, bundle, "encoder", precision, device, threads)),
-      mixture(open_graph(env, bundle, "mixture", precision, device, 1)), // too small to share
-      together(open_graph(env, bundle, "decoder", precision, device, threads)) {
-    if (cores > 1 && cores <= batch) alone = std::make_unique<Graph>(open_graph(env, bundle, "decoder", precision, device, 1));
+      mixture(open_graph(env, bundle, "mixture", precision, device, 1)), // too small for several threads
+      decoder(open_graph(env, bundle, "decoder", precision, device, threads)) {
+    if (cores > 1 && cores <= batch) single_thread = std::make_unique<Graph>(open_graph(env, bundle, "decoder", precision, device, 1));
 }
 
 std::vector<std::uint8_t> Backend::decode(std::vector<float> &z, const std::vector<Ort::Value> &skips) const {
-    const auto d = static_cast<std::size_t>(together.entry().inputs[0].shape[1]), n = z.size() / d;
-    const std::vector<std::int64_t> &shape = together.entry().outputs[0].shape;
+    const auto d = static_cast<std::size_t>(decoder.entry().inputs[0].shape[1]), n = z.size() / d;
+    const std::vector<std::int64_t> &shape = decoder.entry().outputs[0].shape;
     const auto bytes = static_cast<std::size_t>(shape[1] * shape[2] * shape[3]);
     std::vector<std::uint8_t> squares(n * bytes);
-    const std::size_t side_by_side = alone ? n - n % static_cast<std::size_t>(cores) : 0;
+    const std::size_t in_parallel = single_thread ? n - n % static_cast<std::size_t>(cores) : 0;
     std::atomic<std::size_t> next{0};
     std::mutex failing;
     std::exception_ptr failure;
     const auto work = [&]() noexcept {
-        for (std::size_t i = next++; i < side_by_side; i = next++) {
+        for (std::size_t i = next++; i < in_parallel; i = next++) {
             try {
-                decode(*alone, z.data() + i * d, 1, skips, squares.data() + i * bytes);
+                decode(*single_thread, z.data() + i * d, 1, skips, squares.data() + i * bytes);
             } catch (...) {
                 const std::lock_guard<std::mutex> lock(failing);
                 failure = std::current_exception();
-                next = side_by_side; // nobody begins another one
+                next = in_parallel; // no thread starts another one
             }
         }
     };
-    std::vector<std::thread> crew;
-    crew.reserve(static_cast<std::size_t>(cores)); // nothing may fail between a thread's start and its join
+    std::vector<std::thread> helpers;
+    helpers.reserve(static_cast<std::size_t>(cores)); // nothing may throw between a thread's start and its join
     try {
-        if (side_by_side)
-            for (int i = 1; i < cores; ++i) crew.emplace_back(work);
+        if (in_parallel)
+            for (int i = 1; i < cores; ++i) helpers.emplace_back(work);
     } catch (const std::exception &) {
-        // The system gives no more threads, or no memory for one: fewer do the same work.
+        // The system has no more threads or memory for one: fewer threads do the same work.
     }
     work();
-    for (std::thread &thread : crew) thread.join();
+    for (std::thread &thread : helpers) thread.join();
     if (failure) std::rethrow_exception(failure);
-    if (side_by_side < n)
-        decode(together, z.data() + side_by_side * d, static_cast<std::int64_t>(n - side_by_side), skips,
-               squares.data() + side_by_side * bytes);
+    if (in_parallel < n)
+        decode(decoder, z.data() + in_parallel * d, static_cast<std::int64_t>(n - in_parallel), skips,
+               squares.data() + in_parallel * bytes);
     return squares;
 }
 

@@ -11,7 +11,7 @@
 namespace picme {
 namespace {
 
-// Weights of red, green and blue in grey, in 65536ths (ITU-R BT.601), as Pillow has them.
+// Weights of red, green and blue in grey, in 65536ths (ITU-R BT.601), as in Pillow.
 std::uint8_t grey_of(const std::uint8_t *rgb) {
     return static_cast<std::uint8_t>((rgb[0] * 19595u + rgb[1] * 38470u + rgb[2] * 7471u + 0x8000u) >> 16);
 }

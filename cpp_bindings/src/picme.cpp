@@ -1,4 +1,4 @@
-// The C boundary: checks arguments, turns exceptions into a status and the thread's error text. Nothing is thrown past this file.
+// The C boundary: checks arguments, and turns exceptions into a status and the thread's error text. No exception leaves this file.
 #include "picme.h"
 
 #include "contract.hpp"

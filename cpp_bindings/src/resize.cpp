@@ -1,4 +1,4 @@
-// Weights are computed in double as Pillow does, then rounded to 22 bits behind the point for pictures.
+// Weights are computed in double, as in Pillow, then rounded to 22 fractional bits for pictures.
 #include "resize.hpp"
 
 #include <algorithm>
@@ -8,7 +8,7 @@ namespace picme {
 namespace {
 
 constexpr int BITS = 22;         // 32, less 8 for the value and 2 for weights beyond 0..1
-constexpr double TOUCHED = 1e-6; // share of a pixel from which on it counts
+constexpr double TOUCHED = 1e-6; // the smallest share of a pixel that counts
 
 double triangle(double x) {
     x = std::fabs(x);
@@ -51,7 +51,7 @@ Taps::Taps(int in, float low, float high, int out, const Filter &filter) {
             sum += weights.back();
         }
         for (std::size_t w = span.offset; sum != 0 && w < weights.size(); ++w) weights[w] /= sum;
-        for (; span.length > 1 && weights.back() == 0; --span.length) weights.pop_back(); // where nothing is scaled: one tap
+        for (; span.length > 1 && weights.back() == 0; --span.length) weights.pop_back(); // one weight is left where nothing is scaled
         spans.push_back(span);
     }
 }
@@ -93,7 +93,7 @@ std::vector<std::uint8_t> resample_rgb(const Taps &columns, const Taps &rows, co
 std::vector<std::uint8_t> resample_touched(const Taps &columns, const Taps &rows, const Window &window,
                                            const std::function<const std::uint8_t *(int row)> &read) {
     const std::size_t width = columns.spans.size(), line_size = places(window.right - window.left);
-    std::vector<double> line(places(std::max(columns.last(), window.right)), 1.0); // a row outside the window: all is unknown
+    std::vector<double> line(places(std::max(columns.last(), window.right)), 1.0); // a row outside the window: everything is unknown
     const auto horizontal = [&](float *out) {
         for (const Taps::Span &span : columns.spans) {
             double sum = 0;

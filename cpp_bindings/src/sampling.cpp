@@ -1,4 +1,4 @@
-// Normals are Box-Muller in double, rounded to float: two mathematics libraries differ by one unit in the last place at most.
+// Normals are Box-Muller in double, rounded to float: two math libraries differ by at most one unit in the last place.
 #include "sampling.hpp"
 
 #include "failure.hpp"
@@ -12,30 +12,30 @@ namespace picme {
 namespace {
 
 constexpr double PI = 3.14159265358979323846;
-constexpr float WIDEST = 50.0f; // log-scale beyond which a sample would not fit float
-constexpr double NEAR = 0.01;   // primitives closer than this are one idea, see `distance`
+constexpr float MAX_LOG_SCALE = 50.0f; // beyond it a sample would overflow a float
+constexpr double NEAR = 0.01;   // primitives closer than this are near-duplicates, see `distance`
 
-std::vector<Draw> numbered(const std::vector<const Mixture *> &mixtures, const Wish &wish, bool diverse, std::uint32_t start) {
-    std::vector<Draw> made(static_cast<std::size_t>(wish.n) - start);
-    for (std::size_t i = 0; i < made.size(); ++i) made[i] = {{}, wish.seed, start + static_cast<std::uint32_t>(i), wish.temperature};
+std::vector<Draw> numbered(const std::vector<const Mixture *> &mixtures, const SampleRequest &request, bool diverse, std::uint32_t start) {
+    std::vector<Draw> made(static_cast<std::size_t>(request.n) - start);
+    for (std::size_t i = 0; i < made.size(); ++i) made[i] = {{}, request.seed, start + static_cast<std::uint32_t>(i), request.temperature};
     for (std::uint32_t hole = 0; hole < mixtures.size(); ++hole) {
-        const std::vector<int> ideas = diverse && wish.primitive < 0 ? mixtures[hole]->ideas() : std::vector<int>{};
+        const std::vector<int> ideas = diverse && request.primitive < 0 ? mixtures[hole]->ideas() : std::vector<int>{};
         for (std::size_t i = 0; i < made.size(); ++i) {
-            const int primitive = wish.primitive >= 0 ? wish.primitive
+            const int primitive = request.primitive >= 0 ? request.primitive
                                   : i < ideas.size()  ? ideas[i]
-                                                      : mixtures[hole]->pick(uniform(wish.seed, made[i].index, hole), wish.temperature);
+                                                      : mixtures[hole]->pick(uniform(request.seed, made[i].index, hole), request.temperature);
             made[i].primitives.push_back(primitive);
         }
     }
     return made;
 }
 
-// The heaviest primitive's mean, then samples by falling log-probability.
-std::vector<Draw> likely(const std::vector<const Mixture *> &mixtures, const Wish &wish) {
-    Draw top{{}, wish.seed, 0, 0.0f};
-    for (const Mixture *mixture : mixtures) top.primitives.push_back(wish.primitive >= 0 ? wish.primitive : mixture->order()[0]);
+// The heaviest primitive's mean, then samples by falling log-density.
+std::vector<Draw> likely(const std::vector<const Mixture *> &mixtures, const SampleRequest &request) {
+    Draw top{{}, request.seed, 0, 0.0f};
+    for (const Mixture *mixture : mixtures) top.primitives.push_back(request.primitive >= 0 ? request.primitive : mixture->order()[0]);
     std::vector<std::pair<double, Draw>> rest;
-    for (Draw &draw : numbered(mixtures, wish, false, 1)) {
+    for (Draw &draw : numbered(mixtures, request, false, 1)) {
         double sum = 0;
         for (std::uint32_t hole = 0; hole < mixtures.size(); ++hole)
             sum += mixtures[hole]->log_prob(draw.primitives[hole], noise_of(draw, mixtures[hole]->dimensions(), hole));
@@ -87,7 +87,7 @@ Mixture::Mixture(const float *weights, const float *centres, const float *log_sc
     const bool usable = std::none_of(weights, weights + count, [](float v) { return std::isnan(v); }) &&
                         std::isfinite(*std::max_element(weights, weights + count)) &&
                         std::all_of(centres, centres + all, [](float v) { return std::isfinite(v); }) &&
-                        std::all_of(log_scales, log_scales + all, [](float v) { return v < WIDEST; }); // false for NaN too
+                        std::all_of(log_scales, log_scales + all, [](float v) { return v < MAX_LOG_SCALE; }); // also false for NaN
     if (!usable)
         throw Failure(PICME_NUMERICAL_ERROR, "a mixture with numbers that are not finite", "finite numbers",
                       "use provider cpu, or another bundle");
@@ -184,9 +184,9 @@ std::vector<double> noise_of(const Draw &draw, int dimensions, std::uint32_t hol
     return made;
 }
 
-std::vector<Draw> draws(const std::vector<const Mixture *> &mixtures, const Wish &wish) {
-    if (wish.strategy == PICME_LIKELY) return likely(mixtures, wish);
-    return numbered(mixtures, wish, wish.strategy == PICME_DIVERSE, 0);
+std::vector<Draw> draws(const std::vector<const Mixture *> &mixtures, const SampleRequest &request) {
+    if (request.strategy == PICME_LIKELY) return likely(mixtures, request);
+    return numbered(mixtures, request, request.strategy == PICME_DIVERSE, 0);
 }
 
 } // namespace picme

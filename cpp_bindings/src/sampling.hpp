@@ -18,7 +18,7 @@ namespace picme {
 enum Purpose : std::uint32_t { CHOICE, NOISE, VARIATION }; // streams that never overlap
 
 std::array<std::uint32_t, 4> philox(std::array<std::uint32_t, 4> counter, std::uint64_t seed);
-// The number in [0, 1), 53 bits fine, that chooses a primitive.
+// The number in [0, 1), with 53 random bits, that chooses a primitive.
 double uniform(std::uint64_t seed, std::uint32_t result, std::uint32_t hole);
 // `count` standard normals: each block gives two Box-Muller pairs.
 std::vector<float> normals(std::uint64_t seed, std::uint32_t result, int count, std::uint32_t hole, Purpose purpose);
@@ -49,7 +49,7 @@ public:
 private:
     int d;
     std::vector<double> log_weights, means, scales;
-    std::vector<double> log_volumes; // what normalises each primitive's density
+    std::vector<double> log_volumes; // the logarithm of each primitive's normalising constant
 
     std::size_t offset(int primitive) const { return static_cast<std::size_t>(primitive) * static_cast<std::size_t>(d); }
     double distance(int a, int b) const;
@@ -67,15 +67,15 @@ struct Draw {
 // The noise of a draw for one hole.
 std::vector<double> noise_of(const Draw &draw, int dimensions, std::uint32_t hole);
 
-struct Wish {
+struct SampleRequest {
     int n = 0;
     std::uint64_t seed = 0;
     int strategy = 0;   // picme_strategy
-    int primitive = -1; // -1 = any
+    int primitive = -1; // -1: any
     float temperature = 1;
 };
 
 // Recipes of the results 0 .. n. Result i does not depend on n, except in PICME_LIKELY, which sorts.
-std::vector<Draw> draws(const std::vector<const Mixture *> &mixtures, const Wish &wish);
+std::vector<Draw> draws(const std::vector<const Mixture *> &mixtures, const SampleRequest &request);
 
 } // namespace picme

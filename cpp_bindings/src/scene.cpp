@@ -26,7 +26,7 @@ double dot(const std::vector<double> &a, const std::vector<double> &b) { return 
 
 Latent varied(Latent latent, const Recipe &recipe, std::uint32_t hole) {
     const auto fresh = normals(recipe.draw.seed, recipe.draw.index, static_cast<int>(latent.noise.size()), hole, VARIATION);
-    const double strength = recipe.amount, kept = std::sqrt(1 - strength * strength); // the mixed noise stays as large as the two were
+    const double strength = recipe.amount, kept = std::sqrt(1 - strength * strength); // the mixed noise keeps its variance
     latent.noise = line(latent.noise, kept, std::vector<double>(fresh.begin(), fresh.end()), strength);
     return latent;
 }
@@ -65,7 +65,7 @@ Region Scene::encode(Hole hole) const {
     const Ort::Value image = tensor_over(hole.image.data(), {1, side, side, 3}),
                      hidden = tensor_over(hole.hidden.data(), {1, side, side, 1});
     std::vector<Ort::Value> skips = backend.encoder.run({image, hidden});
-    hole.image = {}, hole.hidden = {}; // the encoder has seen them
+    hole.image = {}, hole.hidden = {}; // the encoder has read them
     const Ort::Value context = std::move(skips.front());
     skips.erase(skips.begin());
     bool finite = false;
@@ -84,11 +84,11 @@ Region Scene::encode(Hole hole) const {
                     model->manifest.primitives, model->manifest.latent)};
 }
 
-std::vector<RecipePtr> Scene::sample(const Wish &wish) const {
+std::vector<RecipePtr> Scene::sample(const SampleRequest &request) const {
     std::vector<const Mixture *> mixtures;
     for (const Region &region : regions) mixtures.push_back(&region.mixture);
     std::vector<RecipePtr> made;
-    for (Draw &draw : draws(mixtures, wish)) made.push_back(drawn(std::move(draw)));
+    for (Draw &draw : draws(mixtures, request)) made.push_back(drawn(std::move(draw)));
     return made;
 }
 
@@ -108,7 +108,7 @@ double Scene::ambiguity() const { return mixture().ambiguity(model->manifest.amb
 std::vector<Latent> Scene::latents(const Recipe &recipe) const {
     std::vector<Latent> made;
     if (recipe.kind == Recipe::Drawn) {
-        // A blend may join draws of different numbers of holes; only its first was looked at.
+        // A blend may join draws for different numbers of holes; each is checked.
         if (recipe.draw.primitives.size() != regions.size())
             throw Failure(PICME_BAD_TOKEN, "a token for " + std::to_string(recipe.draw.primitives.size()) + " holes",
                           std::to_string(regions.size()) + ", as this scene has", "use the same mask");
@@ -142,7 +142,7 @@ std::vector<Completion> Scene::decode(const std::vector<RecipePtr> &recipes, con
 void Scene::decode_batch(const RecipePtr *recipes, const PixelView *targets, std::size_t count, std::vector<Completion> &made) const {
     const auto start = Clock::now();
     std::vector<std::vector<Latent>> points;
-    std::vector<std::string> tokens; // first, because a recipe may have grown too long for one
+    std::vector<std::string> tokens; // encoded first, because a recipe may have grown too long for a token
     for (std::size_t i = 0; i < count; ++i) {
         tokens.push_back(encode_token(*recipes[i], model->manifest.model_id, settings));
         points.push_back(latents(*recipes[i]));

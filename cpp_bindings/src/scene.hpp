@@ -54,7 +54,7 @@ public:
     std::size_t holes() const { return regions.size(); }
     double encode_ms() const { return encode_ms_; }
 
-    std::vector<RecipePtr> sample(const Wish &wish) const;
+    std::vector<RecipePtr> sample(const SampleRequest &request) const;
     RecipePtr recipe(const char *token) const; // Failure if the token is of another model or was made with other settings
     // Decodes recipe i into targets[i], in batches.
     std::vector<Completion> decode(const std::vector<RecipePtr> &recipes, const std::vector<PixelView> &targets) const;

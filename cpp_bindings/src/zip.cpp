@@ -1,4 +1,4 @@
-// Reads one entry of a zip that only stores: no compression, no encryption, no zip64, every name once.
+// Reads one entry of a zip whose entries are stored: no compression, no encryption, no zip64, every name once.
 #include "bundle.hpp"
 #include "failure.hpp"
 #include "hash.hpp"
