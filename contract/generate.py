@@ -54,6 +54,7 @@ def python(contract: dict[str, Any]) -> str:
     lines.append("")
     lines += _table("HTTP_STATUS", {e["python"]: e["http"] for e in contract["errors"] if e["python"]})
     lines += ["", f"TOKEN_VERSION = {contract['token_version']}", f"BUNDLE_FORMAT = {contract['bundle_format']}"]
+    lines.append(f"MANIFEST = {_text(contract['manifest'])}")
     lines.append("BUNDLE_KEYS: dict[int, dict[str, tuple[str, ...]]] = {")
     for form, kinds in contract["bundle_keys"].items():
         lines.append(f"    {form}: {{")
@@ -89,7 +90,7 @@ def cpp(contract: dict[str, Any]) -> str:
         if key == "strategy":
             value = contract["strategies"].index(value)  # as picme_strategy numbers them
         lines.append(_constant(f"DEFAULT_{key.upper()}", value))
-    lines += ["", *(_constant(key.upper(), contract[key]) for key in ("token_version", "bundle_format"))]
+    lines += ["", *(_constant(key.upper(), contract[key]) for key in ("token_version", "bundle_format", "manifest"))]
     for form, kinds in contract["bundle_keys"].items():
         lines += ["", f"namespace format_{form} {{", ""]
         lines += [_names(f"{kind.upper()}_KEYS", keys) for kind, keys in kinds.items()]

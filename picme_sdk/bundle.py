@@ -13,9 +13,9 @@ import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from picme_sdk.contract import MAX_MANIFEST_BYTES
+from picme_sdk.contract import MANIFEST, MAX_MANIFEST_BYTES
 from picme_sdk.errors import BadBundle
-from picme_sdk.manifest import MANIFEST, EngineFile, File, GraphFile, parse_manifest
+from picme_sdk.manifest import EngineFile, File, GraphFile, parse_manifest
 from picme_sdk.onnxfile import check_self_contained
 
 

@@ -84,6 +84,7 @@ HTTP_STATUS = {
 
 TOKEN_VERSION = 2
 BUNDLE_FORMAT = 2
+MANIFEST = "picme.json"
 BUNDLE_KEYS: dict[int, dict[str, tuple[str, ...]]] = {
     1: {
         "manifest": (

@@ -9,18 +9,17 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
-from typing import Any, TypeVar
+from typing import Any
 
 from picme_sdk.contract import (
     BUILDERS,
     BUNDLE_FORMAT,
     BUNDLE_KEYS,
     GRAPHS,
+    MANIFEST,
     MAX_AMBIGUITY_POWER,
     MAX_BATCH,
-    MAX_BUNDLE_FILES,
     MAX_FILE_BYTES,
     MAX_IMAGE_SIZE,
     MAX_KNOWS_LENGTH,
@@ -28,26 +27,21 @@ from picme_sdk.contract import (
     MAX_MANIFEST_BYTES,
     MAX_NUMBER,
     MAX_PRIMITIVES,
-    MAX_TEXT_LENGTH,
     MIN_IMAGE_SIZE,
     PRECISIONS,
     STORAGES,
 )
-from picme_sdk.errors import BadBundle
+from picme_sdk.json_reader import Reader, bad, load, number
 
-MANIFEST = "picme.json"
 # Lower case only, so that no two names clash on a case-blind file system; no part is "." or "..", nothing is absolute.
 _NAME = re.compile(r"[a-z0-9_][a-z0-9_-]*(\.[a-z0-9_-]+)*(/[a-z0-9_][a-z0-9_-]*(\.[a-z0-9_-]+)*)*")
 _HASH = re.compile(r"[0-9a-f]{64}")
-_NO_TEXT = re.compile(r"[\0\ud800-\udfff]")  # NUL, and halves of characters: neither can be written or printed
 _SEAL = re.compile(rb'"seal": "([0-9a-f]{64})"')
 _LINE = re.compile(r"[^\x00-\x1f\x7f]*")
 _MODEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9 ._-]{0,63}")
 _TENSOR = re.compile(r"[a-z][a-z0-9_]{0,40}")
 _VERSION = re.compile(r"[0-9]+(\.[0-9]+){1,4}([.+-]?[a-z][a-z0-9.]{0,30})?")  # such as 10.13.3.9.post1
 _TARGET = re.compile(r"ampere\+|sm_[0-9]{2,3}(\+sm_[0-9]{2,3})*")
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -195,93 +189,27 @@ def hash_of_graphs(graphs: tuple[GraphFile, ...]) -> str:
     return hashlib.sha256("".join(plain[name] for name in GRAPHS).encode()).hexdigest()
 
 
-def _bad(given: str, expected: str) -> BadBundle:
-    return BadBundle(f"{MANIFEST}: {given}", expected, "export the bundle again")
-
-
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    table = dict(pairs)
-    if len(table) != len(pairs):
-        raise ValueError("a key twice")
-    return table
-
-
-def _refuse_constant(name: str) -> Any:
-    raise ValueError(name)
-
-
-class _Reader:
-    """Takes a JSON object apart; it must have exactly the keys that its kind has in the manifest's format."""
-
-    def __init__(self, table: Any, where: str, kind: str, form: int) -> None:
-        self.where, self.form = where, form
-        expected = set(BUNDLE_KEYS[form][kind])
-        if not isinstance(table, dict):
-            raise _bad(f"{where} is a {type(table).__name__}", "an object")
-        if set(table) != expected:
-            unknown, missing = sorted(set(table) - expected), sorted(expected - set(table))
-            raise _bad(f"{where} has unknown keys {unknown[:3]}, lacks {missing[:3]}", f"the keys {sorted(expected)}")
-        self.table: dict[str, Any] = table
-
-    def text(
-        self,
-        key: str,
-        pattern: re.Pattern[str] | None = None,
-        choices: tuple[str, ...] | None = None,
-        length: int = MAX_TEXT_LENGTH,
-    ) -> str:
-        value = self.table[key]
-        if not isinstance(value, str) or len(value) > length or _NO_TEXT.search(value):
-            raise _bad(f"{self.where}.{key} is {str(value)[:60]!r}", f"a text of at most {length:,} characters")
-        if pattern is not None and not pattern.fullmatch(value):
-            raise _bad(f"{self.where}.{key} is {value[:60]!r}", f"a value of the form {pattern.pattern}")
-        if choices is not None and value not in choices:
-            raise _bad(f"{self.where}.{key} is {value[:60]!r}", f"one of {choices}")
-        return value
-
-    def integer(self, key: str, low: int, high: int) -> int:
-        value = self.table[key]
-        if type(value) is not int or not low <= value <= high:
-            raise _bad(f"{self.where}.{key} is {str(value)[:60]!r}", f"an integer from {low} to {high}")
-        return value
-
-    def number(self, key: str, low: float = -MAX_NUMBER, high: float = MAX_NUMBER) -> float:
-        return _number(self.table[key], f"{self.where}.{key}", low, high)
-
-    def items(self, key: str, read: Callable[[Any, str, int], T], count: int = MAX_BUNDLE_FILES) -> tuple[T, ...]:
-        value = self.table[key]
-        if not isinstance(value, list) or len(value) > count:
-            raise _bad(f"{self.where}.{key} is {str(value)[:60]!r}", f"a list of at most {count}")
-        return tuple(read(item, f"{self.where}.{key}[{i}]", self.form) for i, item in enumerate(value))
-
-
-def _number(value: Any, where: str, low: float, high: float) -> float:
-    if type(value) not in (int, float) or not low <= value <= high:
-        raise _bad(f"{where} is {str(value)[:60]!r}", f"a finite number from {low:g} to {high:g}")
-    return float(value)
-
-
 def _tensor(table: Any, where: str, form: int) -> Tensor:
-    r = _Reader(table, where, "tensor", form)
+    r = Reader(table, where, "tensor", form)
 
     def size(value: Any, at: str, _: int) -> int | str:
         if (type(value) is int and 0 < value < 1 << 20) or value == "n":
             return value  # type: ignore[no-any-return]
-        raise _bad(f"{at} is {str(value)[:20]!r}", 'a positive size or "n"')
+        raise bad(f"{at} is {str(value)[:20]!r}", 'a positive size or "n"')
 
     return Tensor(
         r.text("name", _TENSOR), r.text("dtype", choices=("uint8", "float32", "float16")), r.items("shape", size)
     )
 
 
-def _file_fields(r: _Reader) -> dict[str, Any]:
+def _file_fields(r: Reader) -> dict[str, Any]:
     file = r.text("file", _NAME)
     if len(file) > 200 or file == MANIFEST:
-        raise _bad(f"{r.where}.file is {file[:60]!r}", "another name of at most 200 characters")
+        raise bad(f"{r.where}.file is {file[:60]!r}", "another name of at most 200 characters")
     return {"file": file, "sha256": r.text("sha256", _HASH), "bytes": r.integer("bytes", 1, MAX_FILE_BYTES)}
 
 
-def _graph_fields(r: _Reader) -> dict[str, Any]:
+def _graph_fields(r: Reader) -> dict[str, Any]:
     return {
         "graph": r.text("graph", choices=GRAPHS),
         "precision": r.text("precision", choices=PRECISIONS),
@@ -292,7 +220,7 @@ def _graph_fields(r: _Reader) -> dict[str, Any]:
 
 
 def _graph(table: Any, where: str, form: int) -> GraphFile:
-    r = _Reader(table, where, "graph", form)
+    r = Reader(table, where, "graph", form)
     storage = "float32" if form == 1 else r.text("storage", choices=STORAGES)
     made = GraphFile(**_graph_fields(r), storage=storage)
     # A format 1 twin stores its weights in its own precision.
@@ -300,10 +228,10 @@ def _graph(table: Any, where: str, form: int) -> GraphFile:
 
 
 def _engine(table: Any, where: str, form: int) -> EngineFile:
-    r = _Reader(table, where, "engine", form)
+    r = Reader(table, where, "engine", form)
     profiles = (_profile(r.table["profile"], f"{where}.profile", form),) if form == 1 else r.items("profiles", _profile)
     if not profiles:
-        raise _bad(f"{where}.profiles is empty", "at least one")
+        raise bad(f"{where}.profiles is empty", "at least one")
     return EngineFile(
         **_graph_fields(r),
         builder=r.text("builder", choices=BUILDERS),
@@ -319,20 +247,20 @@ def _profile(value: Any, where: str, form: int) -> tuple[int, int, int]:
         low, best, high = value
         if 0 < low <= best <= high:
             return low, best, high
-    raise _bad(f"{where} is {str(value)[:60]}", "three rising positive integers")
+    raise bad(f"{where} is {str(value)[:60]}", "three rising positive integers")
 
 
 def _plain_file(table: Any, where: str, form: int) -> File:
-    return File(**_file_fields(_Reader(table, where, "file", form)))
+    return File(**_file_fields(Reader(table, where, "file", form)))
 
 
 def _check(table: Any, where: str, form: int) -> Check:
-    r = _Reader(table, where, "check", form)
+    r = Reader(table, where, "check", form)
     return Check(r.text("graph", choices=GRAPHS), r.text("compared"), r.text("measure"), r.text("input"), r.number("value"), r.number("limit"))  # fmt: skip
 
 
 def _measurement(table: Any, where: str, form: int) -> Measurement:
-    r = _Reader(table, where, "measurement", form)
+    r = Reader(table, where, "measurement", form)
     return Measurement(
         **{key: r.text(key) for key in ("device", "driver", "clocks", "backend")},
         graph=r.text("graph", choices=GRAPHS),
@@ -347,49 +275,44 @@ def _measurement(table: Any, where: str, form: int) -> Measurement:
 def _ambiguity(table: Any, where: str, form: int, latent: int) -> Ambiguity | None:
     if table is None:
         return None
-    r = _Reader(table, where, "ambiguity", form)
+    r = Reader(table, where, "ambiguity", form)
     weights = None
     if r.table["weights"] is not None:
-        weights = r.items("weights", lambda value, at, _: _number(value, at, 0, MAX_NUMBER), MAX_LATENT)
+        weights = r.items("weights", lambda value, at, _: number(value, at, 0, MAX_NUMBER), MAX_LATENT)
         if len(weights) != latent:
-            raise _bad(f"{where}.weights has {len(weights)} numbers", f"one for each of the {latent} dimensions")
+            raise bad(f"{where}.weights has {len(weights)} numbers", f"one for each of the {latent} dimensions")
     scale, power = r.number("scale", 0), r.number("power", 0, MAX_AMBIGUITY_POWER)
     if scale == 0 or power == 0:
-        raise _bad(f"{where} has scale {scale:g} and power {power:g}", "positive numbers")
+        raise bad(f"{where} has scale {scale:g} and power {power:g}", "positive numbers")
     return Ambiguity(scale, power, weights)
 
 
 def _card(table: Any, where: str, form: int) -> Card:
-    r = _Reader(table, where, "card", form)
+    r = Reader(table, where, "card", form)
     return Card(r.text("training_data"), r.text("training"), r.text("metrics"), r.text("limits"))
 
 
 def seal_of(data: bytes) -> str:
     """The seal that a manifest of these bytes must carry."""
     if len(_SEAL.findall(data)) != 1:
-        raise _bad("no seal or several", 'one entry "seal": "<64 hexadecimal digits>"')
+        raise bad("no seal or several", 'one entry "seal": "<64 hexadecimal digits>"')
     return hashlib.sha256(_SEAL.sub(b'"seal": "' + b"0" * 64 + b'"', data)).hexdigest()
 
 
 def parse_manifest(data: bytes) -> Manifest:
     """Read picme.json. Anything but exactly the documented form is a `BadBundle`."""
     if len(data) > MAX_MANIFEST_BYTES:
-        raise _bad(f"{len(data)} bytes", f"at most {MAX_MANIFEST_BYTES}")
-    try:
-        table = json.loads(data.decode("utf-8"), object_pairs_hook=_unique, parse_constant=_refuse_constant)
-    except (ValueError, RecursionError) as error:
-        raise _bad(
-            f"not JSON ({type(error).__name__}: {str(error)[:80]})", "plain JSON without repeated keys"
-        ) from error
+        raise bad(f"{len(data)} bytes", f"at most {MAX_MANIFEST_BYTES}")
+    table = load(data)
     form = table.get("format") if isinstance(table, dict) else BUNDLE_FORMAT
     if type(form) is not int or form not in BUNDLE_KEYS:
         known = " or ".join(map(str, BUNDLE_KEYS))
-        raise _bad(f"format {str(form)[:20]}", f"format {known}; update picme-sdk or export again")
-    r = _Reader(table, "manifest", "manifest", form)
+        raise bad(f"format {str(form)[:20]}", f"format {known}; update picme-sdk or export again")
+    r = Reader(table, "manifest", "manifest", form)
     graphs, latent = r.items("graphs", _graph), r.integer("latent", 1, MAX_LATENT)
     listed = [(g.graph, g.precision) for g in graphs]
     if len(set(listed)) != len(listed) or any((g, "float32") not in listed for g in GRAPHS):
-        raise _bad(f"graphs {listed}"[:120], "each graph once per precision, and all three in float32")
+        raise bad(f"graphs {listed}"[:120], "each graph once per precision, and all three in float32")
     manifest = Manifest(
         format=form,
         name=r.text("name", _MODEL),
@@ -411,10 +334,10 @@ def parse_manifest(data: bytes) -> Manifest:
         seal=r.text("seal", _HASH),
     )
     if manifest.seal != seal_of(data):
-        raise _bad("the seal does not match", "an unchanged manifest")
+        raise bad("the seal does not match", "an unchanged manifest")
     names = [entry.file for entry in manifest.listed()]
     if len(set(names)) != len(names):
-        raise _bad("a file is listed twice", "every file once")
+        raise bad("a file is listed twice", "every file once")
     return manifest
 
 

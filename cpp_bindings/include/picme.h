@@ -148,8 +148,8 @@ typedef struct picme_encode_params {
     int32_t format;  /* picme_format */
     int32_t context; /* smallest side, in photo pixels, of the square that the model sees around a hole. 0: its own resolution */
     size_t stride;   /* bytes from row to row. 0: no gaps */
-    const uint8_t
-        *mask;          /* one byte per pixel: 255 = hole, 0 = keep, between = soft edge; or 1 and 0. NULL: transparent pixels are the hole */
+    /* one byte per pixel: 255 = hole, 0 = keep, between = soft edge; or 1 and 0. NULL: transparent pixels are the hole */
+    const uint8_t *mask;
     size_t mask_stride; /* 0: no gaps */
 } picme_encode_params;
 
@@ -165,12 +165,12 @@ typedef struct picme_scene_info {
     int32_t holes;      /* separate squares that are filled */
     int32_t primitives; /* length of picme_scene_weights */
     int32_t reserved;
-    double ambiguity; /* how many visibly different answers the largest hole has; exp(entropy of the weights) in bundles without a calibration */
+    double ambiguity; /* how many visibly different answers the largest hole has; without a calibration, exp(entropy of the weights) */
     double encode_ms;
 } picme_scene_info;
 
 PICME_API picme_status picme_scene_describe(const picme_scene *scene, picme_scene_info *info);
-/* Writes the weight of each primitive (of the largest hole) into weights[0 .. count-1]; they add up to 1. count is at least info.primitives. */
+/* Writes the weight of each primitive (of the largest hole) into weights[0 .. count-1]; they add up to 1. count >= info.primitives. */
 PICME_API picme_status picme_scene_weights(const picme_scene *scene, double *weights, size_t count);
 
 /* ---- Results ------------------------------------------------------------------------------------------------------------- */

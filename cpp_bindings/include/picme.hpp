@@ -153,8 +153,7 @@ private:
         const picme_scene_info about = info();
         const std::size_t channels = about.format == PICME_GRAY8 ? 1 : about.format == PICME_RGB8 || about.format == PICME_BGR8 ? 3 : 4;
         const std::size_t bytes = static_cast<std::size_t>(about.width) * static_cast<std::size_t>(about.height) * channels;
-        const std::size_t count =
-            n > 0 && n <= PICME_MAX_RESULTS ? static_cast<std::size_t>(n) : 1; // the library refuses any other n
+        const std::size_t count = n > 0 && n <= PICME_MAX_RESULTS ? static_cast<std::size_t>(n) : 1; // the library refuses any other n
         std::vector<Completion> made(count);
         std::vector<picme_result> results;
         for (Completion &completion : made) {

@@ -21,7 +21,7 @@ Failure no_bundle(const std::string &path, const std::string &why) {
 }
 
 bool is_link(int folder, const char *name) {
-    struct stat status {};
+    struct stat status{};
     return fstatat(folder, name, &status, AT_SYMLINK_NOFOLLOW) == 0 && S_ISLNK(status.st_mode);
 }
 
@@ -34,7 +34,7 @@ Descriptor open_regular(int folder, const std::string &part, const std::string &
             throw bad_bundle(name + " is a symbolic link", "plain files", "copy the bundle with its files");
         throw bad_bundle(name + ": " + std::strerror(error), "a readable file");
     }
-    struct stat status {};
+    struct stat status{};
     if (fstat(file.get(), &status) != 0 || !S_ISREG(status.st_mode)) throw bad_bundle(name + " is no regular file", "plain files");
     return file;
 }
@@ -56,7 +56,7 @@ std::string read_folder_file(const std::string &path, const std::string &name, s
         start = slash + 1;
     }
     const Descriptor file = open_regular(folder.get(), name.substr(start), name, O_NOFOLLOW);
-    struct stat status {};
+    struct stat status{};
     if (fstat(file.get(), &status) != 0) throw bad_bundle(name + ": " + std::strerror(errno), "a readable file");
     check_size(name, status.st_size, size);
     return read_at(file.get(), 0, status.st_size, name);
@@ -97,14 +97,14 @@ std::string read_at(int file, std::int64_t offset, std::int64_t size, const std:
 }
 
 Bundle::Bundle(std::string given) : path(std::move(given)) {
-    struct stat status {};
+    struct stat status{};
     if (stat(path.c_str(), &status) != 0) throw no_bundle(path, std::strerror(errno));
     zipped = !S_ISDIR(status.st_mode);
     if (!zipped) {
-        const std::string inside = path + "/picme.json";
+        const std::string inside = path + "/" + std::string(MANIFEST);
         if (lstat(inside.c_str(), &status) != 0) throw no_bundle(inside, std::strerror(errno));
     }
-    manifest_ = parse_manifest(read_file(path, zipped, "picme.json", -1));
+    manifest_ = parse_manifest(read_file(path, zipped, std::string(MANIFEST), -1));
 }
 
 std::string Bundle::read(const GraphFile &graph) const {

@@ -55,6 +55,7 @@ constexpr std::string_view DEFAULT_PRECISION = "float32";
 
 constexpr int TOKEN_VERSION = 2;
 constexpr int BUNDLE_FORMAT = 2;
+constexpr std::string_view MANIFEST = "picme.json";
 
 namespace format_1 {
 

@@ -13,12 +13,12 @@
 namespace picme {
 namespace {
 
-constexpr int FAINT = 8;                 // compressed masks are slightly noisy: values up to this count as kept, values from 255 - this on as hole
-constexpr double MAX_HOLE_SHARE = 0.95;  // a hole larger than this share of the photo means an inverted mask
-constexpr int CELLS = 64;                // holes are separated on a grid of at most this many cells per side ...
-constexpr std::size_t MAX_ISLANDS = 64;  // ... and if there are more holes than this ...
-constexpr int COARSER = 4;               // ... on a grid that is coarser by this factor
-constexpr double GROWTH = 1.25;          // two holes share a square if it need not grow by more than this factor
+constexpr int FAINT = 8;                // compressed masks are noisy: up to this a value counts as kept, from 255 - this on as hole
+constexpr double MAX_HOLE_SHARE = 0.95; // a hole larger than this share of the photo means an inverted mask
+constexpr int CELLS = 64;               // holes are separated on a grid of at most this many cells per side ...
+constexpr std::size_t MAX_ISLANDS = 64; // ... and if there are more holes than this ...
+constexpr int COARSER = 4;              // ... on a grid that is coarser by this factor
+constexpr double GROWTH = 1.25;         // two holes share a square if it need not grow by more than this factor
 
 int half_down(int value) { return value >= 0 ? value / 2 : (value - 1) / 2; }
 std::size_t places(int count) { return static_cast<std::size_t>(count); }
@@ -52,7 +52,8 @@ struct Grid {
 };
 
 // A grid of cells of step x step pixels; a cell is set if any of its pixels is. `any(y, x0, x1)` tells whether part of a line is set.
-template <typename Any> Grid cells_of(int width, int height, int step, Any any) {
+template <typename Any>
+Grid cells_of(int width, int height, int step, Any any) {
     Grid grid{(width + step - 1) / step, (height + step - 1) / step, {}};
     grid.used.resize(places(grid.columns) * places(grid.rows));
     for (int y = 0; y < height; ++y)
@@ -84,7 +85,8 @@ std::vector<Box> islands(Grid grid) {
     return found;
 }
 
-// Boxes of the separate holes. They are separated on a grid, and on a coarser one if there are many, so thousands of islands cost no more than a few.
+// Boxes of the separate holes. They are separated on a grid, and on a coarser one if there are many, so that thousands of islands cost no
+// more than a few.
 std::vector<Box> components(const Mask &mask, int longest) {
     int step = std::max(1, (longest + CELLS - 1) / CELLS);
     const Box &all = mask.box();

@@ -1,5 +1,5 @@
-// Reads picme.json in formats 1 and 2. The key set of each is closed: an unknown, missing or repeated key, a value of another type or a path that leaves the bundle
-// is refused. The patterns of docs/bundle.md are written out as small matchers.
+// Reads picme.json in formats 1 and 2. The key set of each is closed: an unknown, missing or repeated key, a value of another type or a path
+// that leaves the bundle is refused. The patterns of docs/bundle.md are implemented as small matchers.
 #include "manifest.hpp"
 
 #include "contract.hpp"
@@ -16,7 +16,7 @@ namespace {
 using json::Value;
 
 Failure bad(const std::string &given, const std::string &expected) {
-    return bad_bundle("picme.json: " + given, expected, "export the bundle again");
+    return bad_bundle(std::string(MANIFEST) + ": " + given, expected, "export the bundle again");
 }
 
 bool is_lower(char c) { return c >= 'a' && c <= 'z'; }
@@ -127,7 +127,9 @@ public:
         return value.integer;
     }
 
-    double number(const char *key, double low = -MAX_NUMBER, double high = MAX_NUMBER) const { return number(at(key), name(key), low, high); }
+    double number(const char *key, double low = -MAX_NUMBER, double high = MAX_NUMBER) const {
+        return number(at(key), name(key), low, high);
+    }
 
     static double number(const Value &value, const std::string &name, double low, double high) {
         if ((value.kind != Value::Integer && value.kind != Value::Number) || !(value.number >= low && value.number <= high))
@@ -164,7 +166,7 @@ std::vector<Tensor> read_tensors(const Reader &parent, const char *key) {
 
 void read_file_keys(const Reader &r, GraphFile &made, std::set<std::string> &listed) {
     made.file = r.text("file", is_file_name);
-    if (made.file.size() > 200 || made.file == "picme.json")
+    if (made.file.size() > 200 || made.file == MANIFEST)
         throw bad(r.name("file") + " is '" + made.file.substr(0, 60) + "'", "another name of at most 200 characters");
     made.sha256 = r.text("sha256", is_hash);
     made.bytes = r.integer("bytes", 1, MAX_FILE_BYTES);
@@ -229,8 +231,7 @@ std::optional<Ambiguity> read_ambiguity(const Value &value, int latent) {
 
 // The model id of format 1: the hash of the hashes of the three float32 graphs.
 std::string hash_of_graphs(const Manifest &manifest) {
-    const std::string all =
-        manifest.graph("encoder").sha256 + manifest.graph("mixture").sha256 + manifest.graph("decoder").sha256;
+    const std::string all = manifest.graph("encoder").sha256 + manifest.graph("mixture").sha256 + manifest.graph("decoder").sha256;
     return sha256(all.data(), all.size());
 }
 
@@ -265,8 +266,8 @@ bool Manifest::has(std::string_view precision) const {
     const std::vector<Tensor> &made = graph("encoder", precision).outputs, &wanted = graph("decoder", precision).inputs;
     return std::all_of(wanted.begin(), wanted.end(), [&](const Tensor &tensor) {
         return tensor.name == "z" || std::any_of(made.begin(), made.end(), [&](const Tensor &own) {
-            return own.name == tensor.name && own.dtype == tensor.dtype && own.shape == tensor.shape;
-        });
+                   return own.name == tensor.name && own.dtype == tensor.dtype && own.shape == tensor.shape;
+               });
     });
 }
 

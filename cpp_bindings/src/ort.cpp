@@ -100,7 +100,7 @@ void check_contract(const Manifest &manifest, const std::string &precision) {
     bool good = !flagged || same(made.back(), "finite", "uint8", {1});
     if (flagged) made.pop_back();
     good = good && encoder.inputs.size() == 2 && made.size() >= 1 && mixture.inputs.size() == 1 && mixture.outputs.size() == 3 &&
-                decoder.inputs.size() == made.size() && decoder.outputs.size() == 1;
+           decoder.inputs.size() == made.size() && decoder.outputs.size() == 1;
     good = good && same(encoder.inputs[0], "image", "uint8", {1, s, s, 3}) && same(encoder.inputs[1], "mask", "uint8", {1, s, s, 1}) &&
            same(decoder.inputs[0], "z", "float32", {VARIES, d}) && same(decoder.outputs[0], "image", "uint8", {VARIES, s, s, 3}) &&
            same(mixture.outputs[0], "log_weights", "float32", {1, k}) && same(mixture.outputs[1], "means", "float32", {1, k, d}) &&
@@ -171,7 +171,9 @@ std::vector<Ort::Value> Graph::run(const std::vector<const OrtValue *> &inputs) 
 }
 
 Backend::Backend(const Bundle &bundle, const std::string &device, const std::string &precision, int threads)
-    : device(device), cores(device != "cpu" ? 1 : threads ? threads : std::max(1, static_cast<int>(std::thread::hardware_concurrency()))),
+    : device(device), cores(device != "cpu" ? 1
+                            : threads       ? threads
+                                            : std::max(1, static_cast<int>(std::thread::hardware_concurrency()))),
       // A CPU gains nothing from larger batches, which cost memory.
       batch(std::min(device == "cpu" ? (8 + cores - 1) / cores * cores : 64, bundle.manifest().max_batch)),
       env(ORT_LOGGING_LEVEL_FATAL, "picme"), encoder(open_graph(env, bundle, "encoder", precision, device, threads)),

@@ -1,4 +1,4 @@
-// ONNX Runtime: the library is opened at run time, with one session per graph. Nothing is linked, so the host application chooses the build.
+// ONNX Runtime: the library is opened at run time, with one session per graph. Nothing is linked: the host application chooses the build.
 #pragma once
 
 #include "bundle.hpp"

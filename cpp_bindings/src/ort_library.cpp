@@ -52,7 +52,7 @@ const OrtApi *api_of(void *library, std::string &version) {
 
 std::string open_runtime(const char *path) {
     static std::mutex guard;
-    static void *opened = nullptr; // all sessions of a process share one library, because the C++ wrapper keeps its function table in a global
+    static void *opened = nullptr; // one per process, because the C++ wrapper keeps the function table in a global
     static std::string version;
     const std::lock_guard<std::mutex> lock(guard);
     if (opened && !(path && *path)) return version;

@@ -40,7 +40,7 @@ public:
     // RGB of the columns [left, right) of one row.
     void read_rgb(int row, int left, int right, std::uint8_t *rgb) const;
     void copy_to(const PixelView &target) const;
-    // Changes the target where alpha > 0 and not a single bit elsewhere. `rgb` and `alpha` cover the box; `opaque` also sets the alpha channel.
+    // Changes the target where alpha > 0 and not a bit elsewhere. `rgb` and `alpha` cover the box; `opaque` also sets the alpha channel.
     void blend(const PixelView &target, const Box &box, const std::uint8_t *rgb, std::size_t rgb_stride, const std::uint8_t *alpha,
                bool opaque) const;
 

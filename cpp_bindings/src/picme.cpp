@@ -31,8 +31,8 @@ constexpr picme_load_params LOAD_PARAMS = {sizeof(picme_load_params), nullptr, n
 constexpr picme_completer_info COMPLETER_INFO = {sizeof(picme_completer_info), "", "", "", "", 0, 0, 0, 0, 0.0, ""};
 constexpr picme_encode_params ENCODE_PARAMS = {sizeof(picme_encode_params), nullptr, 0, 0, PICME_RGB8, 0, 0, nullptr, 0};
 constexpr picme_scene_info SCENE_INFO = {sizeof(picme_scene_info), 0, 0, 0, 0, 0, 0, 0.0, 0.0};
-constexpr picme_sample_params SAMPLE_PARAMS = {sizeof(picme_sample_params), 0, DEFAULT_RESULTS, DEFAULT_STRATEGY, -1,
-                                               static_cast<float>(DEFAULT_TEMPERATURE)};
+constexpr picme_sample_params SAMPLE_PARAMS = {
+    sizeof(picme_sample_params), 0, DEFAULT_RESULTS, DEFAULT_STRATEGY, -1, static_cast<float>(DEFAULT_TEMPERATURE)};
 constexpr picme_variation_params VARIATION_PARAMS = {sizeof(picme_variation_params), 0, DEFAULT_VARIATIONS,
                                                      static_cast<float>(DEFAULT_STRENGTH)};
 constexpr picme_result RESULT = {sizeof(picme_result), nullptr, 0, 0, -1, 0, 0.0, 0.0, 0.0, ""};

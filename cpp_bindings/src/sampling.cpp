@@ -13,7 +13,7 @@ namespace {
 
 constexpr double PI = 3.14159265358979323846;
 constexpr float MAX_LOG_SCALE = 50.0f; // beyond it a sample would overflow a float
-constexpr double NEAR = 0.01;   // primitives closer than this are near-duplicates, see `distance`
+constexpr double NEAR = 0.01;          // primitives closer than this are near-duplicates, see `distance`
 
 std::vector<Draw> numbered(const std::vector<const Mixture *> &mixtures, const SampleRequest &request, bool diverse, std::uint32_t start) {
     std::vector<Draw> made(static_cast<std::size_t>(request.n) - start);
@@ -22,8 +22,9 @@ std::vector<Draw> numbered(const std::vector<const Mixture *> &mixtures, const S
         const std::vector<int> ideas = diverse && request.primitive < 0 ? mixtures[hole]->ideas() : std::vector<int>{};
         for (std::size_t i = 0; i < made.size(); ++i) {
             const int primitive = request.primitive >= 0 ? request.primitive
-                                  : i < ideas.size()  ? ideas[i]
-                                                      : mixtures[hole]->pick(uniform(request.seed, made[i].index, hole), request.temperature);
+                                  : i < ideas.size()
+                                      ? ideas[i]
+                                      : mixtures[hole]->pick(uniform(request.seed, made[i].index, hole), request.temperature);
             made[i].primitives.push_back(primitive);
         }
     }

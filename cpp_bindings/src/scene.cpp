@@ -74,7 +74,8 @@ Region Scene::encode(Hole hole) const {
         skips.pop_back();
     } else { // a graph without the flag: at least what the mixture reads is checked
         const float *values = context.GetTensorData<float>();
-        finite = std::all_of(values, values + context.GetTensorTypeAndShapeInfo().GetElementCount(), [](float v) { return std::isfinite(v); });
+        finite =
+            std::all_of(values, values + context.GetTensorTypeAndShapeInfo().GetElementCount(), [](float v) { return std::isfinite(v); });
     }
     if (!finite)
         throw Failure(PICME_NUMERICAL_ERROR, "encoder output that is not finite", "finite numbers", "use provider cpu, or another bundle");
@@ -159,8 +160,7 @@ void Scene::decode_batch(const RecipePtr *recipes, const PixelView *targets, std
     const std::size_t square_bytes =
         static_cast<std::size_t>(model->manifest.image_size) * static_cast<std::size_t>(model->manifest.image_size) * 3;
     for (std::size_t hole = 0; hole < regions.size(); ++hole)
-        for (std::size_t i = 0; i < count; ++i)
-            regions[hole].hole.seam.heal(squares[hole].data() + i * square_bytes);
+        for (std::size_t i = 0; i < count; ++i) regions[hole].hole.seam.heal(squares[hole].data() + i * square_bytes);
     const double each = milliseconds_since(start) / static_cast<double>(count);
     for (std::size_t i = 0; i < count; ++i) {
         photo_.copy_to(targets[i]);

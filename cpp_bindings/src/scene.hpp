@@ -50,7 +50,7 @@ public:
 
     const Photo &photo() const { return photo_; }
     const Mixture &mixture() const { return regions.front().mixture; } // of the largest hole
-    double ambiguity() const; // of the largest hole
+    double ambiguity() const;                                          // of the largest hole
     std::size_t holes() const { return regions.size(); }
     double encode_ms() const { return encode_ms_; }
 

@@ -8,7 +8,7 @@
 namespace picme {
 namespace {
 
-constexpr int SEAM = 4;                                 // width, in pixels of the model's square, of the band in which a fill is adapted to its visible neighbours
+constexpr int SEAM = 4; // width of the band in which a fill is adapted to its neighbours, in the model's pixels
 constexpr std::uint8_t SHARES[SEAM] = {51, 38, 26, 13}; // round(64 * (1 - step / (SEAM + 1)))
 constexpr int SHARE_BITS = 6;
 

@@ -18,7 +18,8 @@ inline constexpr std::size_t FIRST_SIZE<picme_completer_info> = offsetof(picme_c
 
 template <typename Struct>
 void check_struct_size(std::size_t size, const char *name) {
-    if (size >= FIRST_SIZE<Struct> && size <= sizeof(Struct)) return;
+    // A multiple of the alignment, so that elements of an array are aligned.
+    if (size >= FIRST_SIZE<Struct> && size <= sizeof(Struct) && size % alignof(Struct) == 0) return;
     const std::string least = std::to_string(FIRST_SIZE<Struct>), most = std::to_string(sizeof(Struct));
     throw bad_argument(std::string(name) + " of " + std::to_string(size) + " bytes", least == most ? most : least + " to " + most,
                        std::string("initialise it with ") + name + "_init(), with a header that is not newer than the library");

@@ -166,7 +166,8 @@ std::string encode_token(const Recipe &recipe, const std::string &model_id, cons
     put(data, crc32(data.data(), data.size()), 4);
     std::string text = to_text(data);
     if (text.size() > MAX_TOKEN_LENGTH || depth_of(recipe) > MAX_RECIPE_DEPTH)
-        throw bad_argument("a variation of very many variations", "at most " + std::to_string(MAX_RECIPE_DEPTH) + " generations", "sample anew");
+        throw bad_argument("a variation of very many variations", "at most " + std::to_string(MAX_RECIPE_DEPTH) + " generations",
+                           "sample anew");
     return text;
 }
 

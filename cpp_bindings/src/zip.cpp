@@ -61,7 +61,7 @@ Entry find(const std::string &central, const std::string &path, const std::strin
 } // namespace
 
 std::string read_zip_entry(int file, const std::string &path, const std::string &name, std::int64_t size) {
-    struct stat status {};
+    struct stat status{};
     if (fstat(file, &status) != 0 || status.st_size < END_SIZE) throw no_zip(path);
     const Entry entry = find(directory(file, path, status.st_size), path, name);
     if (entry.method != 0 || entry.stored != entry.size || (entry.flags & 1))

@@ -46,7 +46,8 @@ struct Folder {
             R"("graphs": [)" + graphs +
             R"(], "engines": [{"graph": "decoder", "precision": "float16", "file": "decoder.engine", "sha256": ")" + hash +
             R"(", "bytes": 2, "inputs": [], "outputs": [], "builder": "tensorrt", "version": "10.13.3.9.post1", "target": "sm_89", "source": ")" +
-            hash + (second ? R"(", "profiles": [[1, 1, 1], [1, 6, 16]])" : R"(", "profile": [1, 6, 16])") + R"(}], "files": [], "made_by": "test", "verified": [{"graph": "encoder", "compared": "a", "measure": "b", "input": "c", "value": 1e-7, "limit": 1}], )"
+            hash + (second ? R"(", "profiles": [[1, 1, 1], [1, 6, 16]])" : R"(", "profile": [1, 6, 16])") +
+            R"(}], "files": [], "made_by": "test", "verified": [{"graph": "encoder", "compared": "a", "measure": "b", "input": "c", "value": 1e-7, "limit": 1}], )"
             R"("card": {"training_data": "", "training": "", "metrics": "", "limits": "\u00e9\ud83d\ude00"}, "seal": ")" +
             std::string(64, '0') + "\"}";
         seal(manifest);
@@ -120,7 +121,8 @@ TEST(format_1_is_read) {
     const picme::Manifest manifest = picme::Bundle(folder.path.string()).manifest();
     const std::string hash = picme::sha256(GRAPH.data(), GRAPH.size()), all = hash + hash + hash;
     CHECK(manifest.model_id == picme::sha256(all.data(), all.size()) && manifest.knows.empty() && !manifest.ambiguity);
-    for (const auto &[old, made] : {std::pair{"\"format\": 1", "\"format\": 2"}, {"\"name\": \"tiny\"", "\"name\": \"tiny\", \"knows\": \"\""}}) {
+    for (const auto &[old, made] :
+         {std::pair{"\"format\": 1", "\"format\": 2"}, {"\"name\": \"tiny\"", "\"name\": \"tiny\", \"knows\": \"\""}}) {
         folder.change(old, made);
         CHECK(mentions(open_refusal(folder.path), "picme.json"));
     }
@@ -128,8 +130,11 @@ TEST(format_1_is_read) {
 
 TEST(precision_is_per_graph) {
     const Folder folder;
-    folder.change("\"graphs\": [", "\"graphs\": [{\"graph\": \"decoder\", \"precision\": \"int8\", \"storage\": \"float32\", \"file\": \"decoder.int8.onnx\", "
-                                   "\"sha256\": \"" + std::string(64, 'b') + "\", \"bytes\": 2, \"inputs\": [], \"outputs\": []}, ");
+    folder.change(
+        "\"graphs\": [",
+        "\"graphs\": [{\"graph\": \"decoder\", \"precision\": \"int8\", \"storage\": \"float32\", \"file\": \"decoder.int8.onnx\", "
+        "\"sha256\": \"" +
+            std::string(64, 'b') + "\", \"bytes\": 2, \"inputs\": [], \"outputs\": []}, ");
     const picme::Manifest manifest = picme::Bundle(folder.path.string()).manifest();
     CHECK(manifest.has("int8") && manifest.has("float32") && !manifest.has("float16"));
     CHECK(manifest.graph("decoder", "int8").precision == "int8" && manifest.graph("encoder", "int8").precision == "float32");

@@ -1,6 +1,6 @@
 // Structs that grow: callers with an older header pass smaller ones, alone and in arrays.
-#include "structs.hpp"
 #include "check.hpp"
+#include "structs.hpp"
 
 #include <vector>
 
@@ -69,7 +69,7 @@ TEST(arrays_are_stepped_by_the_callers_size) {
 
 TEST(sizes_that_no_header_had_are_refused) {
     grown given = DEFAULTS;
-    for (const std::size_t size : {std::size_t{0}, FIRST - 1, sizeof(grown) + 8}) {
+    for (const std::size_t size : {std::size_t{0}, FIRST - 1, FIRST + 1, sizeof(grown) + 8}) {
         given.size = size;
         CHECK(refused([&] { picme::completed(&given, DEFAULTS, "grown"); }));
         CHECK(refused([&] { picme::initialise(&given, size, DEFAULTS, "grown"); }));

@@ -113,7 +113,7 @@ TEST(every_strategy_chooses_the_same_primitives) {
         const std::string &name = entry.object.at("strategy").text;
         const int strategy = name == "categorical" ? PICME_CATEGORICAL : name == "diverse" ? PICME_DIVERSE : PICME_LIKELY;
         const SampleRequest request{static_cast<int>(entry.object.at("n").integer), seed_of(entry), strategy, -1,
-                        static_cast<float>(entry.object.at("temperature").number)};
+                                    static_cast<float>(entry.object.at("temperature").number)};
         const auto made = draws({&mixture, &mixture}, request);
         CHECK(made.size() == static_cast<std::size_t>(request.n));
         for (std::size_t i = 0; i < made.size(); ++i) {
