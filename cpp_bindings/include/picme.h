@@ -41,8 +41,9 @@
  *
  * Versions
  *   - Each struct starts with its size. Its *_init() function sets the size and all defaults; call it with sizeof. Later versions add
- *     fields at the end only. The library accepts the structs of older headers of its major version, fills in the defaults of fields that
- *     they lack, and never reads or writes beyond the given size; it refuses structs of newer headers.
+ *     fields at the end only. The library accepts the structs of older headers of its major version (of its minor version while the major
+ *     version is 0), fills in the defaults of fields that they lack, and never reads or writes beyond the given size. It refuses structs
+ *     of newer headers.
  *   - The elements of an array lie as far apart as the size of its first element says; all elements have the same size.
  *   - docs/compatibility.md says what stays, and for how long.
  */

@@ -168,6 +168,7 @@ def test_the_http_description() -> None:
     assert limits == (DEFAULTS["strength"], LIMITS["max_strength"])
     found = schemas["Interpolation"]["properties"]["steps"]
     assert (found["default"], found["maximum"]) == (DEFAULTS["steps"], LIMITS["max_http_results"])
+    assert schemas["Error"]["properties"]["kind"]["enum"] == [*python.HTTP_STATUS, "Refused", "InternalError"]
     for kind in ("Variations", "Interpolation", "Replay"):
         for name, value in schemas[kind]["properties"].items():
             if name in ("token", "first", "second"):
