@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import ctypes
+import hashlib
 import shutil
 import zipfile
 import zlib
@@ -12,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
 
 from picme_sdk.completer import Completer
@@ -205,6 +207,43 @@ def test_both_read_format_1_and_what_format_2_adds(native: Native, bundle_folder
         ours.close()
         made.close()
     expected.close()
+
+
+def test_both_run_float32_graphs_whose_weights_are_stored_as_float16(bundle_folder: Path, tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(bundle_folder, tmp_path / "compact"))
+    rewrite(folder, lambda m: compact(folder, m))
+    given, mask = SHAPES["larger"]
+    made = Native(folder)
+    with (
+        Completer(folder, device="cpu", threads=1) as completer,
+        Completer(bundle_folder, device="cpu", threads=1) as full,
+    ):
+        assert {g.storage for g in completer.manifest.graphs} == {"float16"}
+        assert completer.manifest.model_id == full.manifest.model_id, "repacking keeps tokens valid"
+        ours, theirs = made.encode(given, mask), completer.encode(given, mask)
+        assert_same(ours.sample(3, 7), theirs.sample(3, 7))
+        token = full.encode(given, mask).sample(1, 7)[0].token
+        assert_same([ours.replay(token)], [theirs.replay(token)])
+    ours.close()
+    made.close()
+
+
+def compact(folder: Path, m: dict[str, Any]) -> None:
+    """Store the weights of the float32 graphs as float16, each behind a Cast."""
+    for entry in m["graphs"]:
+        entry["storage"] = "float16"
+        if entry["precision"] != "float32":
+            continue
+        model = onnx.load(folder / entry["file"])
+        for tensor in model.graph.initializer:
+            name, values = tensor.name, onnx.numpy_helper.to_array(tensor)
+            if values.dtype == np.float32 and values.size > 1:  # single numbers are constants, such as limits
+                tensor.CopyFrom(onnx.numpy_helper.from_array(values.astype(np.float16), f"{name}.half"))
+                cast = onnx.helper.make_node("Cast", [tensor.name], [name], to=onnx.TensorProto.FLOAT)
+                model.graph.node.insert(0, cast)
+        data = model.SerializeToString()
+        (folder / entry["file"]).write_bytes(data)
+        entry.update(sha256=hashlib.sha256(data).hexdigest(), bytes=len(data))
 
 
 def calibrate(m: dict[str, Any]) -> None:
