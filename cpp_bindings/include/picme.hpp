@@ -34,9 +34,9 @@ inline void check(picme_status status) {
 // A struct of picme.h with its defaults, such as initialised(picme_sample_params_init).
 template <typename Struct>
 Struct initialised(picme_status (*init)(Struct *, std::size_t)) {
-    Struct made{};
-    check(init(&made, sizeof made));
-    return made;
+    Struct defaults{};
+    check(init(&defaults, sizeof defaults));
+    return defaults;
 }
 
 // Pixels that the caller owns; stride 0 = no gaps between rows.
@@ -91,15 +91,15 @@ public:
     explicit Scene(picme_scene *handle) : handle(handle) {}
 
     picme_scene_info info() const {
-        picme_scene_info made = initialised(picme_scene_info_init);
-        check(picme_scene_describe(handle.get(), &made));
-        return made;
+        picme_scene_info description = initialised(picme_scene_info_init);
+        check(picme_scene_describe(handle.get(), &description));
+        return description;
     }
 
     std::vector<double> weights() const {
-        std::vector<double> made(static_cast<std::size_t>(info().primitives));
-        check(picme_scene_weights(handle.get(), made.data(), made.size()));
-        return made;
+        std::vector<double> values(static_cast<std::size_t>(info().primitives));
+        check(picme_scene_weights(handle.get(), values.data(), values.size()));
+        return values;
     }
 
     std::vector<Completion> sample(int n, std::uint64_t seed, const SampleOptions &options = {}) const {
@@ -154,16 +154,16 @@ private:
         const std::size_t channels = about.format == PICME_GRAY8 ? 1 : about.format == PICME_RGB8 || about.format == PICME_BGR8 ? 3 : 4;
         const std::size_t bytes = static_cast<std::size_t>(about.width) * static_cast<std::size_t>(about.height) * channels;
         const std::size_t count = n > 0 && n <= PICME_MAX_RESULTS ? static_cast<std::size_t>(n) : 1; // the library refuses any other n
-        std::vector<Completion> made(count);
+        std::vector<Completion> completions(count);
         std::vector<picme_result> results;
-        for (Completion &completion : made) {
+        for (Completion &completion : completions) {
             completion.pixels.resize(bytes);
             results.push_back(initialised(picme_result_init));
             results.back().pixels = completion.pixels.data(), results.back().bytes = bytes;
         }
         check(call(results.data()));
-        for (std::size_t i = 0; i < count; ++i) static_cast<Details &>(made[i]) = details(results[i]);
-        return made;
+        for (std::size_t i = 0; i < count; ++i) static_cast<Details &>(completions[i]) = details(results[i]);
+        return completions;
     }
 };
 
@@ -175,15 +175,15 @@ public:
         params.bundle = bundle.c_str(), params.provider = options.provider.c_str(), params.threads = options.threads;
         params.precision = options.precision.c_str();
         if (!options.runtime.empty()) params.runtime = options.runtime.c_str();
-        picme_completer *made = nullptr;
-        check(picme_load(&params, &made));
-        handle.reset(made);
+        picme_completer *completer = nullptr;
+        check(picme_load(&params, &completer));
+        handle.reset(completer);
     }
 
     picme_completer_info info() const {
-        picme_completer_info made = initialised(picme_completer_info_init);
-        check(picme_completer_describe(handle.get(), &made));
-        return made;
+        picme_completer_info description = initialised(picme_completer_info_init);
+        check(picme_completer_describe(handle.get(), &description));
+        return description;
     }
 
     // context: smallest side, in photo pixels, of the square that the model sees around a hole; 0: its own resolution.
@@ -192,9 +192,9 @@ public:
         params.pixels = photo.pixels, params.width = photo.width, params.height = photo.height, params.format = photo.format,
         params.stride = photo.stride;
         params.mask = mask.pixels, params.mask_stride = mask.stride, params.context = context;
-        picme_scene *made = nullptr;
-        check(picme_encode(handle.get(), &params, &made));
-        return Scene(made);
+        picme_scene *scene = nullptr;
+        check(picme_encode(handle.get(), &params, &scene));
+        return Scene(scene);
     }
 
 private:

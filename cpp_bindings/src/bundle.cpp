@@ -79,10 +79,10 @@ Descriptor::~Descriptor() {
     if (number >= 0) close(number);
 }
 
-void check_size(const std::string &name, std::int64_t found, std::int64_t wanted) {
-    if (wanted < 0 ? found > MAX_MANIFEST_BYTES : found != wanted)
-        throw bad_bundle(name + " has " + std::to_string(found) + " bytes",
-                         wanted < 0 ? "at most " + std::to_string(MAX_MANIFEST_BYTES) : std::to_string(wanted));
+void check_size(const std::string &name, std::int64_t actual, std::int64_t expected) {
+    if (expected < 0 ? actual > MAX_MANIFEST_BYTES : actual != expected)
+        throw bad_bundle(name + " has " + std::to_string(actual) + " bytes",
+                         expected < 0 ? "at most " + std::to_string(MAX_MANIFEST_BYTES) : std::to_string(expected));
 }
 
 std::string read_at(int file, std::int64_t offset, std::int64_t size, const std::string &name) {

@@ -25,7 +25,7 @@ private:
 // A zip entry's bytes; size < 0 means the manifest, whose size is not known but bounded. Used by Bundle.
 std::string read_zip_entry(int file, const std::string &path, const std::string &name, std::int64_t size);
 // Refuses a size other than the expected one.
-void check_size(const std::string &name, std::int64_t found, std::int64_t wanted);
+void check_size(const std::string &name, std::int64_t actual, std::int64_t expected);
 
 // A file descriptor that closes itself.
 class Descriptor {

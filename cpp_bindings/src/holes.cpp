@@ -37,12 +37,12 @@ std::pair<int, int> extent(const std::uint8_t *line, int width, int limit) {
 
 // The smallest box around the nonzero values of a region of the mask's box.
 Box bounds(const Mask &mask, const Box &region) {
-    Box found{region.right, region.bottom, region.left, region.top};
+    Box bounds{region.right, region.bottom, region.left, region.top};
     for (int y = region.top; y < region.bottom; ++y) {
         const auto [first, last] = extent(mask.row(y) + (region.left - mask.box().left), region.width(), 0);
-        if (first < last) found = united(found, {region.left + first, y, region.left + last, y + 1});
+        if (first < last) bounds = united(bounds, {region.left + first, y, region.left + last, y + 1});
     }
-    return found;
+    return bounds;
 }
 
 struct Grid {
@@ -66,7 +66,7 @@ Grid cells_of(int width, int height, int step, Any any) {
 
 // Boxes, in cells, of the connected components, diagonals included.
 std::vector<Box> islands(Grid grid) {
-    std::vector<Box> found;
+    std::vector<Box> components;
     for (int y = 0; y < grid.rows; ++y)
         for (int x = 0; x < grid.columns; ++x) {
             if (!std::exchange(grid.at(x, y), char{0})) continue;
@@ -80,9 +80,9 @@ std::vector<Box> islands(Grid grid) {
                     for (int nx = std::max(cx - 1, 0); nx <= std::min(cx + 1, grid.columns - 1); ++nx)
                         if (std::exchange(grid.at(nx, ny), char{0})) edge.emplace_back(nx, ny);
             }
-            found.push_back(group);
+            components.push_back(group);
         }
-    return found;
+    return components;
 }
 
 // Boxes of the separate holes. They are separated on a grid, and on a coarser one if there are many, so that thousands of islands cost no
@@ -95,17 +95,17 @@ std::vector<Box> components(const Mask &mask, int longest) {
         const std::uint8_t *line = mask.row(all.top + y);
         return std::any_of(line + x0, line + x1, is_used);
     });
-    std::vector<Box> found = islands(grid);
-    if (found.size() > MAX_ISLANDS) {
+    std::vector<Box> boxes = islands(grid);
+    if (boxes.size() > MAX_ISLANDS) {
         step *= COARSER;
-        found = islands(cells_of(grid.columns, grid.rows, COARSER, [&](int y, int x0, int x1) {
+        boxes = islands(cells_of(grid.columns, grid.rows, COARSER, [&](int y, int x0, int x1) {
             return std::any_of(&grid.at(x0, y), &grid.at(x0, y) + (x1 - x0), is_used);
         }));
     }
-    for (Box &box : found)
+    for (Box &box : boxes)
         box = bounds(mask, {all.left + box.left * step, all.top + box.top * step, std::min(all.left + box.right * step, all.right),
                             std::min(all.top + box.bottom * step, all.bottom)});
-    return found;
+    return boxes;
 }
 
 // The square that the model sees around a box: twice the hole, at least its own resolution, inside the photo if it fits.
@@ -204,13 +204,13 @@ Mask::Mask(const std::uint8_t *mask, std::size_t stride, int width, int height) 
 const std::uint8_t *Mask::row(int y) const { return values.data() + places(y - box_.top) * places(box_.width()); }
 
 std::vector<std::uint8_t> Mask::window(const Box &region) const {
-    std::vector<std::uint8_t> made(places(region.width()) * places(region.height()));
+    std::vector<std::uint8_t> values(places(region.width()) * places(region.height()));
     const Box common{std::max(region.left, box_.left), std::max(region.top, box_.top), std::min(region.right, box_.right),
                      std::min(region.bottom, box_.bottom)};
     for (int y = common.top; y < common.bottom && common.left < common.right; ++y)
         std::copy_n(row(y) + (common.left - box_.left), common.width(),
-                    made.begin() + (y - region.top) * std::ptrdiff_t{region.width()} + (common.left - region.left));
-    return made;
+                    values.begin() + (y - region.top) * std::ptrdiff_t{region.width()} + (common.left - region.left));
+    return values;
 }
 
 std::vector<Hole> find_holes(const Photo &photo, const Mask &mask, int size, int context) {

@@ -150,7 +150,7 @@ private:
 };
 
 std::vector<Tensor> read_tensors(const Reader &parent, const char *key) {
-    std::vector<Tensor> made;
+    std::vector<Tensor> tensors;
     for (const Value &value : parent.items(key)) {
         const Reader r(value, parent.name(key), format_2::TENSOR_KEYS);
         Tensor tensor{r.text("name", is_tensor_name), r.choice("dtype", {"uint8", "float32", "float16"}), {}};
@@ -159,28 +159,28 @@ std::vector<Tensor> read_tensors(const Reader &parent, const char *key) {
             if (!fixed && !(size.kind == Value::Text && size.text == "n")) throw bad(r.name("shape"), "positive sizes or \"n\"");
             tensor.shape.push_back(fixed ? size.integer : VARIES);
         }
-        made.push_back(std::move(tensor));
+        tensors.push_back(std::move(tensor));
     }
-    return made;
+    return tensors;
 }
 
-void read_file_keys(const Reader &r, GraphFile &made, std::set<std::string> &listed) {
-    made.file = r.text("file", is_file_name);
-    if (made.file.size() > 200 || made.file == MANIFEST)
-        throw bad(r.name("file") + " is '" + made.file.substr(0, 60) + "'", "another name of at most 200 characters");
-    made.sha256 = r.text("sha256", is_hash);
-    made.bytes = r.integer("bytes", 1, MAX_FILE_BYTES);
-    if (!listed.insert(made.file).second) throw bad(made.file + " is listed twice", "every file once");
+void read_file_keys(const Reader &r, GraphFile &entry, std::set<std::string> &listed) {
+    entry.file = r.text("file", is_file_name);
+    if (entry.file.size() > 200 || entry.file == MANIFEST)
+        throw bad(r.name("file") + " is '" + entry.file.substr(0, 60) + "'", "another name of at most 200 characters");
+    entry.sha256 = r.text("sha256", is_hash);
+    entry.bytes = r.integer("bytes", 1, MAX_FILE_BYTES);
+    if (!listed.insert(entry.file).second) throw bad(entry.file + " is listed twice", "every file once");
 }
 
 GraphFile read_graph_keys(const Reader &r, std::set<std::string> &listed) {
-    GraphFile made;
-    made.graph = r.choice("graph", GRAPHS);
-    made.precision = r.choice("precision", PRECISIONS);
-    read_file_keys(r, made, listed);
-    made.inputs = read_tensors(r, "inputs");
-    made.outputs = read_tensors(r, "outputs");
-    return made;
+    GraphFile entry;
+    entry.graph = r.choice("graph", GRAPHS);
+    entry.precision = r.choice("precision", PRECISIONS);
+    read_file_keys(r, entry, listed);
+    entry.inputs = read_tensors(r, "inputs");
+    entry.outputs = read_tensors(r, "outputs");
+    return entry;
 }
 
 void check_profile(const Value &profile, const std::string &name) {
@@ -218,15 +218,15 @@ void check_measurement(const Value &value) {
 std::optional<Ambiguity> read_ambiguity(const Value &value, int latent) {
     if (value.kind == Value::Null) return {};
     const Reader r(value, "manifest.ambiguity", format_2::AMBIGUITY_KEYS);
-    Ambiguity made;
+    Ambiguity calibration;
     if (r.at("weights").kind != Value::Null) {
         for (const Value &weight : r.items("weights", MAX_LATENT))
-            made.weights.push_back(Reader::number(weight, r.name("weights"), 0, MAX_NUMBER));
-        if (made.weights.size() != static_cast<std::size_t>(latent)) throw bad(r.name("weights"), "one for each dimension");
+            calibration.weights.push_back(Reader::number(weight, r.name("weights"), 0, MAX_NUMBER));
+        if (calibration.weights.size() != static_cast<std::size_t>(latent)) throw bad(r.name("weights"), "one for each dimension");
     }
-    made.scale = r.number("scale", 0), made.power = r.number("power", 0, MAX_AMBIGUITY_POWER);
-    if (made.scale == 0 || made.power == 0) throw bad("manifest.ambiguity", "a positive scale and power");
-    return made;
+    calibration.scale = r.number("scale", 0), calibration.power = r.number("power", 0, MAX_AMBIGUITY_POWER);
+    if (calibration.scale == 0 || calibration.power == 0) throw bad("manifest.ambiguity", "a positive scale and power");
+    return calibration;
 }
 
 // The model id of format 1: the hash of the hashes of the three float32 graphs.
@@ -239,14 +239,14 @@ std::string hash_of_graphs(const Manifest &manifest) {
 void check_seal(std::string_view data, const std::string &seal) {
     constexpr std::string_view HEAD = "\"seal\": \"";
     std::string zeroed(data);
-    int found = 0;
+    int count = 0;
     for (std::size_t at = data.find(HEAD); at != data.npos; at = data.find(HEAD, at + 1)) {
         const std::size_t digits = at + HEAD.size();
         if (!is_hash(data.substr(digits, 64)) || data.substr(digits + 64, 1) != "\"") continue;
         zeroed.replace(digits, 64, 64, '0');
-        ++found;
+        ++count;
     }
-    if (found != 1) throw bad("no seal or several", "one entry \"seal\": \"<64 hexadecimal digits>\"");
+    if (count != 1) throw bad("no seal or several", "one entry \"seal\": \"<64 hexadecimal digits>\"");
     if (sha256(zeroed.data(), zeroed.size()) != seal) throw bad("the seal does not match", "an unchanged manifest");
 }
 
@@ -256,16 +256,16 @@ const GraphFile &Manifest::graph(std::string_view wanted, std::string_view preci
     const auto find = [&](std::string_view own) {
         return std::find_if(graphs.begin(), graphs.end(), [&](const GraphFile &g) { return g.graph == wanted && g.precision == own; });
     };
-    const auto found = find(precision);
-    return found != graphs.end() ? *found : *find("float32");
+    const auto exact = find(precision);
+    return exact != graphs.end() ? *exact : *find("float32");
 }
 
 bool Manifest::has(std::string_view precision) const {
     if (precision == "float32") return true;
     if (std::none_of(graphs.begin(), graphs.end(), [&](const GraphFile &g) { return g.precision == precision; })) return false;
-    const std::vector<Tensor> &made = graph("encoder", precision).outputs, &wanted = graph("decoder", precision).inputs;
-    return std::all_of(wanted.begin(), wanted.end(), [&](const Tensor &tensor) {
-        return tensor.name == "z" || std::any_of(made.begin(), made.end(), [&](const Tensor &own) {
+    const std::vector<Tensor> &outputs = graph("encoder", precision).outputs, &inputs = graph("decoder", precision).inputs;
+    return std::all_of(inputs.begin(), inputs.end(), [&](const Tensor &tensor) {
+        return tensor.name == "z" || std::any_of(outputs.begin(), outputs.end(), [&](const Tensor &own) {
                    return own.name == tensor.name && own.dtype == tensor.dtype && own.shape == tensor.shape;
                });
     });
@@ -286,32 +286,32 @@ Manifest parse_manifest(std::string_view data) {
         throw bad("an unknown format", "format 1 or 2; update picme-sdk or export again");
     const bool first_format = table.kind == Value::Object && format->second.integer == 1;
     const Reader r(table, "manifest", first_format ? format_1::MANIFEST_KEYS : format_2::MANIFEST_KEYS);
-    Manifest made;
-    made.name = r.text("name", is_model_name);
+    Manifest manifest;
+    manifest.name = r.text("name", is_model_name);
     r.text("licence");
-    made.image_size = static_cast<int>(r.integer("image_size", MIN_IMAGE_SIZE, MAX_IMAGE_SIZE));
-    made.primitives = static_cast<int>(r.integer("primitives", 1, MAX_PRIMITIVES));
-    made.latent = static_cast<int>(r.integer("latent", 1, MAX_LATENT));
-    made.max_batch = static_cast<int>(r.integer("max_batch", 1, MAX_BATCH));
+    manifest.image_size = static_cast<int>(r.integer("image_size", MIN_IMAGE_SIZE, MAX_IMAGE_SIZE));
+    manifest.primitives = static_cast<int>(r.integer("primitives", 1, MAX_PRIMITIVES));
+    manifest.latent = static_cast<int>(r.integer("latent", 1, MAX_LATENT));
+    manifest.max_batch = static_cast<int>(r.integer("max_batch", 1, MAX_BATCH));
     if (!first_format) {
-        made.knows = r.text("knows", is_line, MAX_KNOWS_LENGTH);
-        made.model_id = r.text("model_id", is_hash);
-        made.ambiguity = read_ambiguity(r.at("ambiguity"), made.latent);
+        manifest.knows = r.text("knows", is_line, MAX_KNOWS_LENGTH);
+        manifest.model_id = r.text("model_id", is_hash);
+        manifest.ambiguity = read_ambiguity(r.at("ambiguity"), manifest.latent);
         for (const Value &value : r.items("measured")) check_measurement(value);
     }
     std::set<std::string> listed;
     std::set<std::pair<std::string, std::string>> graphs;
     for (const Value &value : r.items("graphs")) {
         const Reader graph(value, "manifest.graphs", first_format ? format_1::GRAPH_KEYS : format_2::GRAPH_KEYS);
-        made.graphs.push_back(read_graph_keys(graph, listed));
+        manifest.graphs.push_back(read_graph_keys(graph, listed));
         if (!first_format) graph.choice("storage", STORAGES);
-        if (!graphs.emplace(made.graphs.back().graph, made.graphs.back().precision).second)
+        if (!graphs.emplace(manifest.graphs.back().graph, manifest.graphs.back().precision).second)
             throw bad("a graph twice", "each once per precision");
     }
     for (const auto &graph : GRAPHS)
         if (!graphs.count({std::string(graph), "float32"}))
             throw bad("no " + std::string(graph) + " in float32", "all three graphs in float32");
-    if (first_format) made.model_id = hash_of_graphs(made);
+    if (first_format) manifest.model_id = hash_of_graphs(manifest);
     for (const Value &value : r.items("engines")) check_engine(value, first_format, listed);
     for (const Value &value : r.items("files")) {
         GraphFile plain;
@@ -327,7 +327,7 @@ Manifest parse_manifest(std::string_view data) {
     const Reader card(r.at("card"), "manifest.card", format_2::CARD_KEYS);
     for (const std::string_view key : format_2::CARD_KEYS) card.text(key.data());
     check_seal(data, r.text("seal", is_hash));
-    return made;
+    return manifest;
 }
 
 } // namespace picme

@@ -37,15 +37,15 @@ std::string first_line(const char *text) {
 void append(Ort::SessionOptions &options, const std::string &device) {
     const OrtApi &api = Ort::GetApi();
     if (device == "cuda") {
-        OrtCUDAProviderOptionsV2 *made = nullptr;
-        Ort::ThrowOnError(api.CreateCUDAProviderOptions(&made));
-        const std::unique_ptr<OrtCUDAProviderOptionsV2, decltype(api.ReleaseCUDAProviderOptions)> own(made, api.ReleaseCUDAProviderOptions);
+        OrtCUDAProviderOptionsV2 *raw = nullptr;
+        Ort::ThrowOnError(api.CreateCUDAProviderOptions(&raw));
+        const std::unique_ptr<OrtCUDAProviderOptionsV2, decltype(api.ReleaseCUDAProviderOptions)> own(raw, api.ReleaseCUDAProviderOptions);
         options.AppendExecutionProvider_CUDA_V2(*own);
     } else if (device == "tensorrt") {
-        OrtTensorRTProviderOptionsV2 *made = nullptr;
-        Ort::ThrowOnError(api.CreateTensorRTProviderOptions(&made));
+        OrtTensorRTProviderOptionsV2 *raw = nullptr;
+        Ort::ThrowOnError(api.CreateTensorRTProviderOptions(&raw));
         const std::unique_ptr<OrtTensorRTProviderOptionsV2, decltype(api.ReleaseTensorRTProviderOptions)> own(
-            made, api.ReleaseTensorRTProviderOptions);
+            raw, api.ReleaseTensorRTProviderOptions);
         options.AppendExecutionProvider_TensorRT_V2(*own);
     } else if (device == "rtx") {
         options.AppendExecutionProvider("NvTensorRtRtx");
@@ -77,12 +77,12 @@ std::string type_name(ONNXTensorElementDataType type) {
     }
 }
 
-void check_signature(Signature found, const std::vector<Tensor> &tensors, const std::string &file) {
-    Signature wanted;
-    for (const Tensor &tensor : tensors) wanted.emplace_back(tensor.name, tensor.dtype, tensor.shape);
-    std::sort(found.begin(), found.end());
-    std::sort(wanted.begin(), wanted.end());
-    if (found != wanted)
+void check_signature(Signature actual, const std::vector<Tensor> &tensors, const std::string &file) {
+    Signature expected;
+    for (const Tensor &tensor : tensors) expected.emplace_back(tensor.name, tensor.dtype, tensor.shape);
+    std::sort(actual.begin(), actual.end());
+    std::sort(expected.begin(), expected.end());
+    if (actual != expected)
         throw bad_bundle(file + " has other tensors than picme.json lists", "the tensors of the manifest", "export the bundle again");
 }
 
@@ -95,20 +95,20 @@ void check_contract(const Manifest &manifest, const std::string &precision) {
     const auto same = [](const Tensor &tensor, const char *name, const char *dtype, const std::vector<std::int64_t> &shape) {
         return tensor.name == name && tensor.dtype == dtype && tensor.shape == shape;
     };
-    std::vector<Tensor> made = encoder.outputs; // context, skips, and maybe the flag that all of them are finite
-    const bool flagged = !made.empty() && made.back().name == "finite";
-    bool good = !flagged || same(made.back(), "finite", "uint8", {1});
-    if (flagged) made.pop_back();
-    good = good && encoder.inputs.size() == 2 && made.size() >= 1 && mixture.inputs.size() == 1 && mixture.outputs.size() == 3 &&
-           decoder.inputs.size() == made.size() && decoder.outputs.size() == 1;
+    std::vector<Tensor> outputs = encoder.outputs; // context, skips, and maybe the flag that all of them are finite
+    const bool flagged = !outputs.empty() && outputs.back().name == "finite";
+    bool good = !flagged || same(outputs.back(), "finite", "uint8", {1});
+    if (flagged) outputs.pop_back();
+    good = good && encoder.inputs.size() == 2 && outputs.size() >= 1 && mixture.inputs.size() == 1 && mixture.outputs.size() == 3 &&
+           decoder.inputs.size() == outputs.size() && decoder.outputs.size() == 1;
     good = good && same(encoder.inputs[0], "image", "uint8", {1, s, s, 3}) && same(encoder.inputs[1], "mask", "uint8", {1, s, s, 1}) &&
            same(decoder.inputs[0], "z", "float32", {VARIES, d}) && same(decoder.outputs[0], "image", "uint8", {VARIES, s, s, 3}) &&
            same(mixture.outputs[0], "log_weights", "float32", {1, k}) && same(mixture.outputs[1], "means", "float32", {1, k, d}) &&
-           same(mixture.outputs[2], "log_scales", "float32", {1, k, d}) && made[0].shape.size() == 2 &&
-           same(mixture.inputs[0], "context", "float32", made[0].shape) && same(made[0], "context", "float32", made[0].shape);
-    for (std::size_t i = 1; good && i < made.size(); ++i) {
+           same(mixture.outputs[2], "log_scales", "float32", {1, k, d}) && outputs[0].shape.size() == 2 &&
+           same(mixture.inputs[0], "context", "float32", outputs[0].shape) && same(outputs[0], "context", "float32", outputs[0].shape);
+    for (std::size_t i = 1; good && i < outputs.size(); ++i) {
         const std::string skip = "skip_" + std::to_string(i - 1);
-        good = same(made[i], skip.c_str(), between, decoder.inputs[i].shape) &&
+        good = same(outputs[i], skip.c_str(), between, decoder.inputs[i].shape) &&
                same(decoder.inputs[i], skip.c_str(), between, decoder.inputs[i].shape);
         for (const std::int64_t size : decoder.inputs[i].shape) good = good && size != VARIES;
     }
@@ -153,11 +153,11 @@ Graph::Graph(const Ort::Env &env, const std::string &model, const GraphFile &ent
 }
 
 std::vector<Ort::Value> Graph::run(const std::vector<const OrtValue *> &inputs) const {
-    std::vector<OrtValue *> made(output_names.size(), nullptr);
+    std::vector<OrtValue *> values(output_names.size(), nullptr);
     Ort::ThrowOnError(Ort::GetApi().Run(session, nullptr, input_names.data(), inputs.data(), inputs.size(), output_names.data(),
-                                        made.size(), made.data()));
+                                        values.size(), values.data()));
     std::vector<Ort::Value> outputs;
-    for (OrtValue *value : made) outputs.emplace_back(value);
+    for (OrtValue *value : values) outputs.emplace_back(value);
     for (std::size_t i = 0; i < outputs.size(); ++i) { // a graph need not produce the shapes that it declares
         const auto shape = outputs[i].GetTensorTypeAndShapeInfo().GetShape();
         const auto &wanted = entry_.outputs[i].shape;
@@ -223,11 +223,11 @@ void Backend::decode(const Graph &graph, float *z, std::int64_t n, const std::ve
     const Ort::Value latents = tensor_over(z, {n, graph.entry().inputs[0].shape[1]});
     std::vector<const OrtValue *> inputs{latents};
     for (const Ort::Value &skip : skips) inputs.push_back(skip);
-    const Ort::Value made = std::move(graph.run(inputs).front());
-    const auto found = made.GetTensorTypeAndShapeInfo();
-    if (found.GetShape()[0] != n)
+    const Ort::Value images = std::move(graph.run(inputs).front());
+    const auto shape = images.GetTensorTypeAndShapeInfo();
+    if (shape.GetShape()[0] != n)
         throw bad_bundle("a decoder with another number of results", std::to_string(n), "export the bundle again");
-    std::copy_n(made.GetTensorData<std::uint8_t>(), found.GetElementCount(), squares);
+    std::copy_n(images.GetTensorData<std::uint8_t>(), shape.GetElementCount(), squares);
 }
 
 std::unique_ptr<Backend> open_backend(const Bundle &bundle, const std::string &device, const std::string &precision, int threads) {

@@ -24,12 +24,12 @@ void *open_library(const char *path) {
     constexpr int HOW = RTLD_NOW | RTLD_LOCAL;
     if (!path) path = std::getenv("PICME_ONNXRUNTIME");
     if (path && *path) {
-        if (void *found = dlopen(path, HOW)) return found;
+        if (void *library = dlopen(path, HOW)) return library;
         const char *why = dlerror();
         throw unavailable(why ? why : path);
     }
     for (const char *place : PLACES)
-        if (void *found = dlopen(place, HOW)) return found;
+        if (void *library = dlopen(place, HOW)) return library;
     throw unavailable("no ONNX Runtime library where the loader looks");
 }
 

@@ -200,18 +200,18 @@ picme_status picme_completer_describe(const picme_completer *completer, picme_co
         check_pointer(completer, "completer");
         check_struct(info, "picme_completer_info");
         const Model &model = *completer->model;
-        picme_completer_info made = COMPLETER_INFO;
-        copy_text(made.name, sizeof made.name, model.manifest.name);
-        copy_text(made.model_id, sizeof made.model_id, model.manifest.model_id);
-        copy_text(made.backend, sizeof made.backend, model.runtime);
-        copy_text(made.device, sizeof made.device, model.backend->device);
-        copy_text(made.knows, sizeof made.knows, model.manifest.knows);
-        made.image_size = model.manifest.image_size;
-        made.primitives = model.manifest.primitives;
-        made.latent = model.manifest.latent;
-        made.max_batch = model.manifest.max_batch;
-        made.load_ms = model.load_ms;
-        give_back(info, made);
+        picme_completer_info description = COMPLETER_INFO;
+        copy_text(description.name, sizeof description.name, model.manifest.name);
+        copy_text(description.model_id, sizeof description.model_id, model.manifest.model_id);
+        copy_text(description.backend, sizeof description.backend, model.runtime);
+        copy_text(description.device, sizeof description.device, model.backend->device);
+        copy_text(description.knows, sizeof description.knows, model.manifest.knows);
+        description.image_size = model.manifest.image_size;
+        description.primitives = model.manifest.primitives;
+        description.latent = model.manifest.latent;
+        description.max_batch = model.manifest.max_batch;
+        description.load_ms = model.load_ms;
+        give_back(info, description);
     });
 }
 
@@ -241,15 +241,15 @@ picme_status picme_scene_describe(const picme_scene *scene, picme_scene_info *in
         check_pointer(scene, "scene");
         check_struct(info, "picme_scene_info");
         const Scene &own = scene->scene;
-        picme_scene_info made = SCENE_INFO;
-        made.width = own.photo().width();
-        made.height = own.photo().height();
-        made.format = own.photo().format();
-        made.holes = static_cast<std::int32_t>(own.holes());
-        made.primitives = own.mixture().size();
-        made.ambiguity = own.ambiguity();
-        made.encode_ms = own.encode_ms();
-        give_back(info, made);
+        picme_scene_info description = SCENE_INFO;
+        description.width = own.photo().width();
+        description.height = own.photo().height();
+        description.format = own.photo().format();
+        description.holes = static_cast<std::int32_t>(own.holes());
+        description.primitives = own.mixture().size();
+        description.ambiguity = own.ambiguity();
+        description.encode_ms = own.encode_ms();
+        give_back(info, description);
     });
 }
 

@@ -23,10 +23,10 @@ double cubic(double x) {
 }
 
 std::vector<std::int32_t> fixed(const std::vector<double> &weights) {
-    std::vector<std::int32_t> made;
-    made.reserve(weights.size());
-    for (const double weight : weights) made.push_back(static_cast<std::int32_t>((weight < 0 ? -0.5 : 0.5) + weight * (1 << BITS)));
-    return made;
+    std::vector<std::int32_t> fixed;
+    fixed.reserve(weights.size());
+    for (const double weight : weights) fixed.push_back(static_cast<std::int32_t>((weight < 0 ? -0.5 : 0.5) + weight * (1 << BITS)));
+    return fixed;
 }
 
 std::uint8_t clip(std::int32_t sum) { return static_cast<std::uint8_t>(std::clamp(sum >> BITS, 0, 255)); }
@@ -75,7 +75,7 @@ std::vector<std::uint8_t> resample_rgb(const Taps &columns, const Taps &rows, co
             for (const std::int32_t value : sum) *out++ = clip(value);
         }
     }
-    std::vector<std::uint8_t> made(rows.spans.size() * line_size);
+    std::vector<std::uint8_t> pixels(rows.spans.size() * line_size);
     std::vector<std::int32_t> sums(line_size);
     for (std::size_t row = 0; row < rows.spans.size(); ++row) {
         const Taps::Span &span = rows.spans[row];
@@ -85,9 +85,9 @@ std::vector<std::uint8_t> resample_rgb(const Taps &columns, const Taps &rows, co
             const std::uint8_t *in = between.data() + places(y - top) * line_size;
             for (std::size_t i = 0; i < line_size; ++i) sums[i] += in[i] * weight;
         }
-        std::transform(sums.begin(), sums.end(), made.begin() + static_cast<std::ptrdiff_t>(row * line_size), clip);
+        std::transform(sums.begin(), sums.end(), pixels.begin() + static_cast<std::ptrdiff_t>(row * line_size), clip);
     }
-    return made;
+    return pixels;
 }
 
 std::vector<std::uint8_t> resample_touched(const Taps &columns, const Taps &rows, const Window &window,
@@ -116,7 +116,7 @@ std::vector<std::uint8_t> resample_touched(const Taps &columns, const Taps &rows
         std::transform(before.begin(), before.end(), line.begin() + window.left, [](std::uint8_t v) { return v ? 1.0 : 0.0; });
         horizontal(out);
     }
-    std::vector<std::uint8_t> made(rows.spans.size() * width);
+    std::vector<std::uint8_t> touched(rows.spans.size() * width);
     std::vector<double> sums(width);
     for (std::size_t row = 0; row < rows.spans.size(); ++row) {
         const Taps::Span &span = rows.spans[row];
@@ -126,9 +126,10 @@ std::vector<std::uint8_t> resample_touched(const Taps &columns, const Taps &rows
             const float *in = y < top || y >= bottom ? outside.data() : between.data() + places(y - top) * width;
             for (std::size_t i = 0; i < width; ++i) sums[i] += double{in[i]} * weight;
         }
-        for (std::size_t i = 0; i < width; ++i) made[row * width + i] = static_cast<float>(sums[i]) > static_cast<float>(TOUCHED) ? 255 : 0;
+        for (std::size_t i = 0; i < width; ++i)
+            touched[row * width + i] = static_cast<float>(sums[i]) > static_cast<float>(TOUCHED) ? 255 : 0;
     }
-    return made;
+    return touched;
 }
 
 } // namespace picme

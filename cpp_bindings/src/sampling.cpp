@@ -16,19 +16,20 @@ constexpr float MAX_LOG_SCALE = 50.0f; // beyond it a sample would overflow a fl
 constexpr double NEAR = 0.01;          // primitives closer than this are near-duplicates, see `distance`
 
 std::vector<Draw> numbered(const std::vector<const Mixture *> &mixtures, const SampleRequest &request, bool diverse, std::uint32_t start) {
-    std::vector<Draw> made(static_cast<std::size_t>(request.n) - start);
-    for (std::size_t i = 0; i < made.size(); ++i) made[i] = {{}, request.seed, start + static_cast<std::uint32_t>(i), request.temperature};
+    std::vector<Draw> draws(static_cast<std::size_t>(request.n) - start);
+    for (std::size_t i = 0; i < draws.size(); ++i)
+        draws[i] = {{}, request.seed, start + static_cast<std::uint32_t>(i), request.temperature};
     for (std::uint32_t hole = 0; hole < mixtures.size(); ++hole) {
         const std::vector<int> ideas = diverse && request.primitive < 0 ? mixtures[hole]->ideas() : std::vector<int>{};
-        for (std::size_t i = 0; i < made.size(); ++i) {
+        for (std::size_t i = 0; i < draws.size(); ++i) {
             const int primitive = request.primitive >= 0 ? request.primitive
                                   : i < ideas.size()
                                       ? ideas[i]
-                                      : mixtures[hole]->pick(uniform(request.seed, made[i].index, hole), request.temperature);
-            made[i].primitives.push_back(primitive);
+                                      : mixtures[hole]->pick(uniform(request.seed, draws[i].index, hole), request.temperature);
+            draws[i].primitives.push_back(primitive);
         }
     }
-    return made;
+    return draws;
 }
 
 // The heaviest primitive's mean, then samples by falling log-density.
@@ -43,9 +44,9 @@ std::vector<Draw> likely(const std::vector<const Mixture *> &mixtures, const Sam
         rest.emplace_back(sum, std::move(draw));
     }
     std::stable_sort(rest.begin(), rest.end(), [](const auto &a, const auto &b) { return a.first > b.first; });
-    std::vector<Draw> made{std::move(top)};
-    for (auto &entry : rest) made.push_back(std::move(entry.second));
-    return made;
+    std::vector<Draw> draws{std::move(top)};
+    for (auto &entry : rest) draws.push_back(std::move(entry.second));
+    return draws;
 }
 
 } // namespace
@@ -68,19 +69,19 @@ double uniform(std::uint64_t seed, std::uint32_t result, std::uint32_t hole) {
 }
 
 std::vector<float> normals(std::uint64_t seed, std::uint32_t result, int count, std::uint32_t hole, Purpose purpose) {
-    std::vector<float> made;
-    made.reserve(static_cast<std::size_t>(count) + 3);
-    for (std::uint32_t block = 0; static_cast<int>(made.size()) < count; ++block) {
+    std::vector<float> values;
+    values.reserve(static_cast<std::size_t>(count) + 3);
+    for (std::uint32_t block = 0; static_cast<int>(values.size()) < count; ++block) {
         const auto words = philox({block, purpose, result, hole}, seed);
         for (std::size_t pair = 0; pair < 4; pair += 2) {
             const double radius = std::sqrt(-2.0 * std::log((words[pair] + 1.0) * 0x1p-32));
             const double angle = words[pair + 1] * (2.0 * PI * 0x1p-32);
-            made.push_back(static_cast<float>(radius * std::cos(angle)));
-            made.push_back(static_cast<float>(radius * std::sin(angle)));
+            values.push_back(static_cast<float>(radius * std::cos(angle)));
+            values.push_back(static_cast<float>(radius * std::sin(angle)));
         }
     }
-    made.resize(static_cast<std::size_t>(count));
-    return made;
+    values.resize(static_cast<std::size_t>(count));
+    return values;
 }
 
 Mixture::Mixture(const float *weights, const float *centres, const float *log_scales, int k, int d) : d(d) {
@@ -135,11 +136,11 @@ double Mixture::similarity(int a, int b, const Ambiguity &calibration) const {
 }
 
 std::vector<int> Mixture::order() const {
-    std::vector<int> made(log_weights.size());
-    std::iota(made.begin(), made.end(), 0);
-    std::stable_sort(made.begin(), made.end(),
+    std::vector<int> indices(log_weights.size());
+    std::iota(indices.begin(), indices.end(), 0);
+    std::stable_sort(indices.begin(), indices.end(),
                      [&](int a, int b) { return log_weights[static_cast<std::size_t>(a)] > log_weights[static_cast<std::size_t>(b)]; });
-    return made;
+    return indices;
 }
 
 // How far apart two primitives are: mean over dimensions of (difference of means)^2 / (sum of variances).
@@ -168,8 +169,8 @@ int Mixture::pick(double uniform, double temperature) const {
     std::vector<double> edges;
     double sum = 0;
     for (const double value : log_weights) edges.push_back(sum += std::exp((value - top) / temperature));
-    const auto found = std::upper_bound(edges.begin(), edges.end(), uniform * edges.back()) - edges.begin();
-    return std::min(static_cast<int>(found), size() - 1);
+    const auto index = std::upper_bound(edges.begin(), edges.end(), uniform * edges.back()) - edges.begin();
+    return std::min(static_cast<int>(index), size() - 1);
 }
 
 double Mixture::log_prob(int primitive, const std::vector<double> &noise) const {
@@ -178,11 +179,11 @@ double Mixture::log_prob(int primitive, const std::vector<double> &noise) const 
 }
 
 std::vector<double> noise_of(const Draw &draw, int dimensions, std::uint32_t hole) {
-    std::vector<double> made;
-    made.reserve(static_cast<std::size_t>(dimensions));
+    std::vector<double> noise;
+    noise.reserve(static_cast<std::size_t>(dimensions));
     for (const float value : normals(draw.seed, draw.index, dimensions, hole, NOISE))
-        made.push_back(double{draw.temperature} * double{value});
-    return made;
+        noise.push_back(double{draw.temperature} * double{value});
+    return noise;
 }
 
 std::vector<Draw> draws(const std::vector<const Mixture *> &mixtures, const SampleRequest &request) {

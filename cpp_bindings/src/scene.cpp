@@ -17,9 +17,9 @@ using Clock = std::chrono::steady_clock;
 double milliseconds_since(Clock::time_point start) { return std::chrono::duration<double, std::milli>(Clock::now() - start).count(); }
 
 std::vector<double> line(const std::vector<double> &a, double wa, const std::vector<double> &b, double wb) {
-    std::vector<double> made(a.size());
-    std::transform(a.begin(), a.end(), b.begin(), made.begin(), [&](double x, double y) { return wa * x + wb * y; });
-    return made;
+    std::vector<double> sum(a.size());
+    std::transform(a.begin(), a.end(), b.begin(), sum.begin(), [&](double x, double y) { return wa * x + wb * y; });
+    return sum;
 }
 
 double dot(const std::vector<double> &a, const std::vector<double> &b) { return std::inner_product(a.begin(), a.end(), b.begin(), 0.0); }
@@ -88,9 +88,9 @@ Region Scene::encode(Hole hole) const {
 std::vector<RecipePtr> Scene::sample(const SampleRequest &request) const {
     std::vector<const Mixture *> mixtures;
     for (const Region &region : regions) mixtures.push_back(&region.mixture);
-    std::vector<RecipePtr> made;
-    for (Draw &draw : draws(mixtures, request)) made.push_back(drawn(std::move(draw)));
-    return made;
+    std::vector<RecipePtr> recipes;
+    for (Draw &draw : draws(mixtures, request)) recipes.push_back(drawn(std::move(draw)));
+    return recipes;
 }
 
 RecipePtr Scene::recipe(const char *token) const {
@@ -107,7 +107,7 @@ RecipePtr Scene::recipe(const char *token) const {
 double Scene::ambiguity() const { return mixture().ambiguity(model->manifest.ambiguity ? &*model->manifest.ambiguity : nullptr); }
 
 std::vector<Latent> Scene::latents(const Recipe &recipe) const {
-    std::vector<Latent> made;
+    std::vector<Latent> points;
     if (recipe.kind == Recipe::Drawn) {
         // A blend may join draws for different numbers of holes; each is checked.
         if (recipe.draw.primitives.size() != regions.size())
@@ -119,28 +119,29 @@ std::vector<Latent> Scene::latents(const Recipe &recipe) const {
             if (i >= mixture.size())
                 throw Failure(PICME_BAD_TOKEN, "primitive " + std::to_string(i), "0 to " + std::to_string(mixture.size() - 1),
                               "use a token of this model");
-            made.push_back(
+            points.push_back(
                 {i, {mixture.mean(i), mixture.mean(i) + d}, {mixture.scale(i), mixture.scale(i) + d}, noise_of(recipe.draw, d, hole)});
         }
-        return made;
+        return points;
     }
-    made = latents(*recipe.first);
+    points = latents(*recipe.first);
     const std::vector<Latent> others = recipe.kind == Recipe::Blend ? latents(*recipe.second) : std::vector<Latent>{};
-    for (std::uint32_t hole = 0; hole < made.size(); ++hole)
-        made[hole] =
-            recipe.kind == Recipe::Blend ? blended(made[hole], others[hole], recipe.amount) : varied(std::move(made[hole]), recipe, hole);
-    return made;
+    for (std::uint32_t hole = 0; hole < points.size(); ++hole)
+        points[hole] = recipe.kind == Recipe::Blend ? blended(points[hole], others[hole], recipe.amount)
+                                                    : varied(std::move(points[hole]), recipe, hole);
+    return points;
 }
 
 std::vector<Completion> Scene::decode(const std::vector<RecipePtr> &recipes, const std::vector<PixelView> &targets) const {
-    std::vector<Completion> made;
+    std::vector<Completion> completions;
     const auto batch = static_cast<std::size_t>(model->backend->batch);
     for (std::size_t start = 0; start < recipes.size(); start += batch)
-        decode_batch(recipes.data() + start, targets.data() + start, std::min(batch, recipes.size() - start), made);
-    return made;
+        decode_batch(recipes.data() + start, targets.data() + start, std::min(batch, recipes.size() - start), completions);
+    return completions;
 }
 
-void Scene::decode_batch(const RecipePtr *recipes, const PixelView *targets, std::size_t count, std::vector<Completion> &made) const {
+void Scene::decode_batch(const RecipePtr *recipes, const PixelView *targets, std::size_t count,
+                         std::vector<Completion> &completions) const {
     const auto start = Clock::now();
     std::vector<std::vector<Latent>> points;
     std::vector<std::string> tokens; // encoded first, because a recipe may have grown too long for a token
@@ -169,7 +170,7 @@ void Scene::decode_batch(const RecipePtr *recipes, const PixelView *targets, std
             regions[hole].hole.fill(photo_, targets[i], squares[hole].data() + i * square_bytes, opaque);
             done.log_prob += regions[hole].mixture.log_prob(points[i][hole].primitive, points[i][hole].noise);
         }
-        made.push_back(std::move(done));
+        completions.push_back(std::move(done));
     }
 }
 

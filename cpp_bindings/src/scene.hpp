@@ -69,7 +69,7 @@ private:
 
     Region encode(Hole hole) const;
     std::vector<Latent> latents(const Recipe &recipe) const; // one a hole
-    void decode_batch(const RecipePtr *recipes, const PixelView *targets, std::size_t count, std::vector<Completion> &made) const;
+    void decode_batch(const RecipePtr *recipes, const PixelView *targets, std::size_t count, std::vector<Completion> &completions) const;
 };
 
 } // namespace picme

@@ -45,17 +45,17 @@ void initialise(Struct *given, std::size_t size, const Struct &defaults, const c
 template <typename Struct>
 Struct completed(const Struct *given, const Struct &defaults, const char *name) {
     check_struct(given, name);
-    Struct made = defaults;
-    std::memcpy(&made, given, given->size);
-    made.size = sizeof(Struct);
-    return made;
+    Struct full = defaults;
+    std::memcpy(&full, given, given->size);
+    full.size = sizeof(Struct);
+    return full;
 }
 
 // Gives back as much as the caller knows.
 template <typename Struct>
-void give_back(Struct *given, Struct made) {
-    made.size = given->size;
-    std::memcpy(given, &made, made.size);
+void give_back(Struct *given, Struct full) {
+    full.size = given->size;
+    std::memcpy(given, &full, full.size);
 }
 
 // Element i of an array whose elements have the size that the caller knows.

@@ -53,15 +53,15 @@ public:
 
     Settings settings() {
         const auto bits = static_cast<unsigned>(take(1));
-        Settings made;
-        made.detail = static_cast<int>(bits & ~HAS_CONTEXT);
-        if (made.detail >= static_cast<int>(DETAILS.size())) throw Damaged{};
+        Settings settings;
+        settings.detail = static_cast<int>(bits & ~HAS_CONTEXT);
+        if (settings.detail >= static_cast<int>(DETAILS.size())) throw Damaged{};
         if (bits & HAS_CONTEXT) {
             const std::uint64_t context = take(4);
             if (context < 1 || context > MAX_CONTEXT) throw Damaged{};
-            made.context = static_cast<int>(context);
+            settings.context = static_cast<int>(context);
         }
-        return made;
+        return settings;
     }
 
     RecipePtr recipe(int depth = 0) {
@@ -140,9 +140,9 @@ std::string from_text(std::string_view text) {
 }
 
 std::string short_id(const std::string &model_id) {
-    std::string made;
-    for (std::size_t i = 0; i < ID_BYTES; ++i) made += static_cast<char>(std::stoi(model_id.substr(2 * i, 2), nullptr, 16));
-    return made;
+    std::string bytes;
+    for (std::size_t i = 0; i < ID_BYTES; ++i) bytes += static_cast<char>(std::stoi(model_id.substr(2 * i, 2), nullptr, 16));
+    return bytes;
 }
 
 } // namespace
@@ -180,13 +180,13 @@ Token decode_token(std::string_view token, const std::string &model_id) {
         put(check, crc32(data.data(), data.size() - 4), 4);
         if (data.compare(data.size() - 4, 4, check) != 0 || data[0] < 1 || data[0] > TOKEN_VERSION) throw Damaged{};
         Unpacker unpacker(std::string_view(data).substr(1 + ID_BYTES, data.size() - 4 - 1 - ID_BYTES));
-        Token made;
-        if (data[0] > 1) made.settings = unpacker.settings();
-        made.recipe = unpacker.recipe();
+        Token decoded;
+        if (data[0] > 1) decoded.settings = unpacker.settings();
+        decoded.recipe = unpacker.recipe();
         if (!unpacker.finished()) throw Damaged{};
         if (data.compare(1, ID_BYTES, short_id(model_id)) != 0)
             throw Failure(PICME_BAD_TOKEN, shown + " of another model", "model " + model_id.substr(0, 16), "load the bundle that made it");
-        return made;
+        return decoded;
     } catch (const Damaged &) {
         throw Failure(PICME_BAD_TOKEN, shown, "a token as a result carries it", "copy it whole");
     }
