@@ -66,8 +66,9 @@ class EncoderGraph(nn.Module):
             entries.append(stem(cells))
         code, skips = self.model.read(self.model.encoder.climb(entries))
         outputs = code.mean.float(), *skips
-        # A sum keeps infinities and NaN, and is cheaper than testing every value. Stacked, because INT8 would quantise additions.
-        total = torch.stack([output.float().sum() for output in outputs]).sum(0, keepdim=True)
+        # A sum keeps infinities and NaN, and is cheaper than testing every value. Concatenated, because INT8 would quantise additions.
+        sums = [output.float().sum(list(range(1, output.ndim))) for output in outputs]
+        total = torch.cat(sums).sum(0, keepdim=True)
         return *outputs, (total.abs() < LARGEST_SUM).to(torch.uint8)
 
 

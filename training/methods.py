@@ -96,7 +96,7 @@ def classical(name: str) -> Method:
 
 
 def bundle(name: str, path: Path) -> Method:
-    """A bundle as users run it: categorical sampling (the paper's Algorithm 2), ONNX Runtime on the CPU."""
+    """A bundle in ONNX Runtime on the CPU, with categorical sampling (the paper's Algorithm 2)."""
     completer = Completer(path, device="cpu")
     manifest = completer.manifest
     about = {
