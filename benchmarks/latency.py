@@ -48,7 +48,8 @@ def feeds(bundle: Bundle) -> dict[str, dict[str, np.ndarray]]:
     names = [t.name for t in manifest.graph("encoder").outputs]
     outputs = dict(zip(names, session(bundle.read(manifest.graph("encoder")), 2).run(names, encoder), strict=True))
     z = np.random.default_rng(1).standard_normal((RESULTS, manifest.latent)).astype(np.float32)
-    return {"encoder": encoder, "mixture": {"context": outputs.pop("context")}, "decoder": {**outputs, "z": z}}
+    skips = {name: value for name, value in outputs.items() if name.startswith("skip_")}
+    return {"encoder": encoder, "mixture": {"context": outputs["context"]}, "decoder": {**skips, "z": z}}
 
 
 def measure(path: Path, threads: int, count: int) -> dict[str, Any]:

@@ -29,6 +29,6 @@ def calibration_feeds(graphs: dict[str, onnx.ModelProto], folder: Path, size: in
     encoded, mixture = chain.encode(photos)
     decoder = []
     for each, mix in zip(encoded, mixture, strict=True):
-        skips = {name: value for name, value in each.items() if name != "context"}
+        skips = {name: value for name, value in each.items() if name.startswith("skip_")}
         decoder += [{**skips, "z": z[None]} for z in latents(mix, RESULTS)]
     return {"encoder": [{"image": image, "mask": mask} for image, mask in photos.values()], "decoder": decoder}

@@ -5,6 +5,7 @@
            -> context  float32  [1, c]          z_m
               skip_i   float    [1, w, g, g]    already projected for the decoder; i = 0 is the coarsest grid. With a pixel path one more:
                                                 [1, p, g * g, 3 * p], what it paints, by row of pixels in a patch
+              finite   uint8    [1]             1 if every value of the other outputs is finite, so that no host must read them to know
     mixture   context  float32  [1, c]
            -> log_weights [1, k], means [1, k, d], log_scales [1, k, d], all float32
     decoder   z        float32  [n, d]          n = 1 .. max_batch latents against one photo
@@ -27,6 +28,8 @@ from torch import Tensor, nn
 
 from picme_sdk.bundle import manifest
 from training.model import SLOPE, Picme, PixelPath, pull_push
+
+MAX_SUM = 3e38  # just below the largest float32
 
 
 class EncoderGraph(nn.Module):
@@ -66,7 +69,11 @@ class EncoderGraph(nn.Module):
         features = self.model.encoder.climb(entries)
         code, skips = self.model.read(features)
         painted = () if self.pixels is None else (self.pixels(picture, features),)
-        return code.mean.float(), *skips, *painted
+        outputs = code.mean.float(), *skips, *painted
+        # A sum keeps infinities and NaN, and is cheaper than testing every value. Concatenated, because INT8 would quantise additions.
+        sums = [output.float().sum(list(range(1, output.ndim))) for output in outputs]
+        total = torch.cat(sums).sum(0, keepdim=True)
+        return *outputs, (total.abs() < MAX_SUM).to(torch.uint8)
 
 
 class PixelGraph(nn.Module):
@@ -254,9 +261,10 @@ def graph_specs(model: Picme) -> tuple[GraphSpec, ...]:
         manifest.Tensor("means", "float32", (1, k, d)),
         manifest.Tensor("log_scales", "float32", (1, k, d)),
     )
+    finite = manifest.Tensor("finite", "uint8", (1,))
     completed = manifest.Tensor("image", "uint8", ("n", size, size, 3))
     return (
-        GraphSpec("encoder", EncoderGraph(model).eval(), (image, mask), (context, *skips)),
+        GraphSpec("encoder", EncoderGraph(model).eval(), (image, mask), (context, *skips, finite)),
         GraphSpec("mixture", MixtureGraph(model).eval(), (context,), mixture),
         GraphSpec("decoder", DecoderGraph(model).eval(), (z, *skips), (completed,)),
     )

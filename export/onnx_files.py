@@ -14,7 +14,7 @@ import onnx
 import torch
 
 from export.graphs import GraphSpec, graph_specs
-from picme_sdk.bundle.manifest import GRAPHS
+from picme_sdk.contract import GRAPHS
 from training.model import Picme
 
 OPSET = 20

@@ -9,7 +9,8 @@ from shlex import quote
 import numpy as np
 from polygraphy.json import to_json
 
-from picme_sdk.bundle.manifest import GRAPHS, Manifest
+from picme_sdk.bundle.manifest import Manifest
+from picme_sdk.contract import GRAPHS
 
 
 def report(manifest: Manifest, seconds: dict[str, float]) -> str:

@@ -33,8 +33,9 @@ from export.verify import verify
 from export.write import check_free, entry, write_bundle
 from picme_sdk import __version__
 from picme_sdk.bundle.bundle import Bundle
-from picme_sdk.bundle.manifest import FORMAT, Card, Check, EngineFile, GraphFile, Manifest
+from picme_sdk.bundle.manifest import Card, Check, EngineFile, GraphFile, Manifest, hash_of_graphs
 from picme_sdk.cli.terminal import standard_streams
+from picme_sdk.contract import BUNDLE_FORMAT, MAX_BATCH, MAX_KNOWS_LENGTH
 from picme_sdk.errors import PicmeError
 from training.checkpoint import CheckpointError, load_weights
 from training.data import DataError
@@ -96,7 +97,12 @@ class Export:
                 contents[file] = data
                 listed.append(
                     GraphFile(
-                        graph=name, precision=precision, **entry(file, data), inputs=spec.inputs, outputs=spec.outputs
+                        graph=name,
+                        precision=precision,
+                        storage="float16" if precision == "float16" else "float32",
+                        **entry(file, data),
+                        inputs=spec.inputs,
+                        outputs=spec.outputs,
                     )
                 )
         progress = note.get("progress", {})
@@ -107,9 +113,10 @@ class Export:
             limits=options.limits_note,
         )
         manifest = Manifest(
-            format=FORMAT, name=config.name, licence=options.licence, image_size=model.config.image_size,
-            primitives=model.config.primitives, latent=model.config.latent, max_batch=options.max_batch,
-            graphs=tuple(listed), engines=(), files=(), verified=tuple(checks), card=card, seal="0" * 64,
+            format=BUNDLE_FORMAT, name=config.name, knows=options.knows, licence=options.licence,
+            model_id=hash_of_graphs(tuple(listed)), image_size=model.config.image_size,
+            primitives=model.config.primitives, latent=model.config.latent, max_batch=options.max_batch, ambiguity=None,
+            graphs=tuple(listed), engines=(), files=(), verified=tuple(checks), measured=(), card=card, seal="0" * 64,
             made_by=f"picme-sdk {__version__}, torch {torch.__version__.split('+')[0]}, onnx {onnx.__version__}",
         )  # fmt: skip
         return manifest, contents
@@ -125,7 +132,9 @@ class Export:
         targets = tuple(t for t in self.options.target.split(",") if t)
         builder = engines.Builder(builder_name, targets, lambda text: self.say(text))
         wanted = {"fp16": "float16", "fp32": "float32"}[self.options.precision]
-        folder = f"engines/{builder.name}-{builder.version}-{builder.target.replace('+', '-').strip('-')}"
+        folder = (
+            f"engines/{builder.name}-{builder.version.replace('+', '-')}-{builder.target.replace('+', '-').strip('-')}"
+        )
         made = []
         for name in ("encoder", "mixture", "decoder"):
             precision = wanted if any((g.graph, g.precision) == (name, wanted) for g in manifest.graphs) else "float32"
@@ -133,9 +142,11 @@ class Export:
             built = builder.build(name, contents[source.file], manifest.latent, manifest.max_batch)
             file = f"{folder}/{name}.engine"
             contents[file] = built.data
-            facts = {name: getattr(built, name) for name in ("builder", "version", "target", "profile")}
+            facts = {name: getattr(built, name) for name in ("builder", "version", "target")}
             graph = {"graph": name, "precision": precision, "inputs": source.inputs, "outputs": source.outputs}
-            made.append(EngineFile(**graph, **entry(file, built.data), **facts, source=source.sha256))
+            made.append(
+                EngineFile(**graph, **entry(file, built.data), **facts, source=source.sha256, profiles=(built.profile,))
+            )
         kept = [e for e in manifest.engines if e.file not in {m.file for m in made}]
         return replace(manifest, engines=(*kept, *made))
 
@@ -192,12 +203,17 @@ def arguments(argv: list[str] | None = None) -> argparse.Namespace:
     )
     parser.add_argument("--no-verify", dest="verify", action="store_false", help="skip the gates; the manifest says so")
     parser.add_argument("--force", action="store_true", help="replace an existing bundle")
+    parser.add_argument("--knows", default="", help="what the model is for, in one line for people")
     parser.add_argument("--licence", default="unspecified", help="of the weights, for the manifest")
     parser.add_argument("--data-note", default="", help="training data and attribution, for the model card")
     parser.add_argument("--limits-note", default="", help="what the model is bad at, for the model card")
     options = parser.parse_args(argv)
-    if not 1 <= options.max_batch <= 1024:
-        parser.error(f"--max-batch {options.max_batch} | expected 1 to 1024 | choose another")
+    if not 1 <= options.max_batch <= MAX_BATCH:
+        parser.error(f"--max-batch {options.max_batch} | expected 1 to {MAX_BATCH} | choose another")
+    if len(options.knows) > MAX_KNOWS_LENGTH or not options.knows.isprintable():
+        parser.error(
+            f"--knows {options.knows[:60]!r} | expected one line of at most {MAX_KNOWS_LENGTH} characters | shorten it"
+        )
     if options.from_bundle and not options.out:
         parser.error("--from-bundle needs --out")
     if options.out is None:

@@ -113,7 +113,7 @@ class Chain:
         return encoded, _run(self.runners["mixture"], [{"context": e["context"]} for e in encoded])
 
     def decode(self, encoded: list[Feed], z: list[np.ndarray]) -> list[np.ndarray]:
-        skips = [{k: v for k, v in e.items() if k != "context"} for e in encoded]
+        skips = [{k: v for k, v in e.items() if k.startswith("skip_")} for e in encoded]
         feeds = [{**s, "z": each} for s, each in zip(skips, z, strict=True)]
         return [result["image"] for result in _run(self.runners["decoder"], feeds)]
 

@@ -14,7 +14,8 @@ from pathlib import Path
 
 from export.onnx_files import ExportError
 from picme_sdk.bundle.bundle import Bundle
-from picme_sdk.bundle.manifest import MANIFEST, File, Manifest, manifest_bytes
+from picme_sdk.bundle.manifest import File, Manifest, manifest_bytes
+from picme_sdk.contract import MANIFEST
 
 AT_FDCWD, RENAME_NOREPLACE, RENAME_EXCHANGE = -100, 1, 2  # of Linux's renameat2
 

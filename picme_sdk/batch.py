@@ -15,12 +15,18 @@ from typing import Any
 from PIL import Image
 
 from picme_sdk.completer import Completer
+from picme_sdk.contract import (
+    DEFAULT_BATCH_RESULTS,
+    DEFAULT_STRATEGY,
+    DEFAULT_TEMPERATURE,
+    IMAGE_SUFFIXES,
+    Strategy,
+)
 from picme_sdk.errors import BadMask, describe
 from picme_sdk.pixels.mask import MaskLike
 from picme_sdk.pixels.png import save_png
 from picme_sdk.scene import Completion, Scene
 
-SUFFIXES = {".jpg", ".jpeg", ".png", ".webp", ".bmp", ".tif", ".tiff"}
 WORKERS = 3  # for a completer that uses all cores: one photo is computed while others are read and written
 MAX_NAME_BYTES = 200  # file systems accept 255
 
@@ -29,10 +35,10 @@ MAX_NAME_BYTES = 200  # file systems accept 255
 class Sampling:
     """What each photo gets; see `Scene.sample`."""
 
-    n: int = 1
+    n: int = DEFAULT_BATCH_RESULTS
     seed: int = 0
-    strategy: str = "likely"
-    temperature: float = 1.0
+    strategy: Strategy = DEFAULT_STRATEGY
+    temperature: float = DEFAULT_TEMPERATURE
 
     def of(self, scene: Scene) -> list[Completion]:
         return scene.sample(self.n, self.seed, self.strategy, None, self.temperature)
@@ -63,7 +69,7 @@ class PhotoReport:
 
 def is_photo(name: str) -> bool:
     """Whether a file name is one that a batch takes: not hidden, and of a known suffix."""
-    return Path(name).suffix.lower() in SUFFIXES and not name.startswith(".")
+    return Path(name).suffix.lower() in IMAGE_SUFFIXES and not name.startswith(".")
 
 
 def photos_in(folder: Path) -> list[Path]:
@@ -82,7 +88,7 @@ def result_path(out: Path, photo: Path, number: int) -> Path:
 
 def mask_names(photo: str) -> list[str]:
     """Names under which a folder may hold a photo's mask, the first one preferred."""
-    return [photo, *(f"{Path(photo).stem}{suffix}" for suffix in sorted(SUFFIXES))]
+    return [photo, *(f"{Path(photo).stem}{suffix}" for suffix in IMAGE_SUFFIXES)]
 
 
 def no_mask(photo: str, folder: object) -> BadMask:

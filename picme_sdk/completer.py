@@ -12,7 +12,19 @@ from types import TracebackType
 from picme_sdk.backends import open_backend
 from picme_sdk.bundle.bundle import Bundle
 from picme_sdk.bundle.manifest import Manifest
+from picme_sdk.contract import (
+    DEFAULT_DEVICE,
+    DEFAULT_PRECISION,
+    DEFAULT_RESULTS,
+    DEFAULT_STRATEGY,
+    DEFAULT_TEMPERATURE,
+    MAX_CONTEXT,
+    Device,
+    Precision,
+    Strategy,
+)
 from picme_sdk.errors import BadArgument, BadBundle, Closed
+from picme_sdk.mixture.token import Settings
 from picme_sdk.pipeline import Pipeline
 from picme_sdk.pixels.crops import find_crops
 from picme_sdk.pixels.mask import MaskLike, load_mask
@@ -37,12 +49,14 @@ class Completer:
     def __init__(
         self,
         bundle: str | os.PathLike[str] | None = None,
-        device: str = "auto",
+        device: Device = DEFAULT_DEVICE,
         threads: int | None = None,
-        precision: str | None = None,
+        precision: Precision | None = None,
     ) -> None:
         opened = Bundle(shipped_bundle() if bundle is None else bundle)
-        self._pipeline = Pipeline(open_backend(opened, device, threads, precision or "float32"), opened.manifest)
+        self._pipeline = Pipeline(
+            open_backend(opened, device, threads, precision or DEFAULT_PRECISION), opened.manifest
+        )
         self._closed = False
 
     @classmethod
@@ -85,7 +99,7 @@ class Completer:
         if self._closed:
             raise Closed("the completer was closed", "an open one", "make a new Completer")
         if context is not None and (
-            isinstance(context, bool) or not isinstance(context, int) or not 1 <= context <= 1 << 20
+            isinstance(context, bool) or not isinstance(context, int) or not 1 <= context <= MAX_CONTEXT
         ):
             raise BadArgument(f"context={context!r}", "None or a positive number of pixels", "choose another")
         start = time.perf_counter()
@@ -95,17 +109,18 @@ class Completer:
             photo = replace(photo, opaque=True)
         regions = tuple(self._pipeline.encode(crop) for crop in crops)
         elapsed = (time.perf_counter() - start) * 1000
-        return Scene(photo.size, elapsed, photo, regions, self._pipeline)
+        settings = Settings(None if context == self.manifest.image_size else context)
+        return Scene(photo.size, elapsed, photo, regions, self._pipeline, settings)
 
     def complete(
         self,
         image: ImageLike,
         mask: MaskLike = None,
-        n: int = 6,
+        n: int = DEFAULT_RESULTS,
         seed: int | None = None,
-        strategy: str = "categorical",
+        strategy: Strategy = DEFAULT_STRATEGY,
         primitive: int | None = None,
-        temperature: float = 1.0,
+        temperature: float = DEFAULT_TEMPERATURE,
     ) -> list[Completion]:
         """`encode`, then `Scene.sample` with the same arguments."""
         return self.encode(image, mask).sample(n, seed, strategy, primitive, temperature)
@@ -129,9 +144,9 @@ class CompleterOptions:
     """The arguments of a `Completer`, for one that is opened later or in another process. The bundle's path must be valid there."""
 
     bundle: str | None = None
-    device: str = "auto"
+    device: Device = DEFAULT_DEVICE
     threads: int | None = None
-    precision: str | None = None
+    precision: Precision | None = None
 
     def open(self) -> Completer:
         return Completer(self.bundle, self.device, self.threads, self.precision)

@@ -79,7 +79,7 @@ class Pipeline:
             ("log_scales", encoded.log_scales, (1, k, d)),
         ):
             _check_shape("mixture", name, array.shape, shape)
-        mixture = Mixture.of(encoded.log_weights, encoded.means, encoded.log_scales)
+        mixture = Mixture.of(encoded.log_weights, encoded.means, encoded.log_scales, self.manifest.ambiguity)
         return Region(crop, mixture, encoded.skips)
 
     def decode(self, region: Region, z: F32) -> U8:

@@ -16,11 +16,23 @@ from typing import Any
 
 import numpy as np
 
+from picme_sdk.contract import (
+    DEFAULT_RESULTS,
+    DEFAULT_STEPS,
+    DEFAULT_STRATEGY,
+    DEFAULT_STRENGTH,
+    DEFAULT_TEMPERATURE,
+    DEFAULT_VARIATIONS,
+    MAX_RESULTS,
+    MAX_STRENGTH,
+    Strategy,
+)
 from picme_sdk.errors import BadArgument, BadToken
 from picme_sdk.mixture import recipe as recipes
 from picme_sdk.mixture import token as tokens
 from picme_sdk.mixture.mixture import Mixture
 from picme_sdk.mixture.recipe import Blend, Latent, Recipe, Variation, f32
+from picme_sdk.mixture.token import Settings
 from picme_sdk.pipeline import Pipeline, Region
 from picme_sdk.pixels.photo import U8, Photo
 
@@ -46,6 +58,7 @@ class Scene:
     _photo: Photo = field(repr=False)
     _regions: tuple[Region, ...] = field(repr=False)
     _pipeline: Pipeline = field(repr=False)
+    _settings: Settings = field(repr=False)
 
     @cached_property
     def mixtures(self) -> tuple[Mixture, ...]:
@@ -61,23 +74,24 @@ class Scene:
 
     @property
     def ambiguity(self) -> float:
-        """exp(entropy of the weights): 1 = one answer, k = all primitives equally likely."""
+        """How many visibly different answers there are, 1 to k, where the bundle is calibrated for it; otherwise exp(entropy of the
+        weights), where k means that all primitives are equally likely."""
         return self.mixtures[0].ambiguity
 
     def sample(
         self,
-        n: int = 6,
+        n: int = DEFAULT_RESULTS,
         seed: int | None = None,
-        strategy: str = "categorical",
+        strategy: Strategy = DEFAULT_STRATEGY,
         primitive: int | None = None,
-        temperature: float = 1.0,
+        temperature: float = DEFAULT_TEMPERATURE,
     ) -> list[Completion]:
         """`n` results (1 to 1000).
 
         seed         0 to 2**64 - 1; None draws one, and the results' tokens hold it. Equal seeds give equal results, and
                      result i does not depend on n (except with "likely").
-        strategy     "categorical": each result draws its primitive by weight, the paper's Algorithm 2.
-                     "diverse": each primitive once, heaviest first, near-duplicates last; then as "categorical".
+        strategy     "diverse" (default): each primitive once, heaviest first, near-duplicates last; then as "categorical".
+                     "categorical": each result draws its primitive by weight, the paper's Algorithm 2.
                      "likely": the heaviest primitive's mean, then samples in order of decreasing log-density.
         primitive    one idea only: all results come from this primitive.
         temperature  0 to 100: scales the noise, and sharpens (below 1) or flattens (above 1) the weights. 0 is deterministic.
@@ -88,11 +102,11 @@ class Scene:
 
     def stream(
         self,
-        n: int = 6,
+        n: int = DEFAULT_RESULTS,
         seed: int | None = None,
-        strategy: str = "categorical",
+        strategy: Strategy = DEFAULT_STRATEGY,
         primitive: int | None = None,
-        temperature: float = 1.0,
+        temperature: float = DEFAULT_TEMPERATURE,
         deadline_ms: float | None = None,
     ) -> Iterator[Completion]:
         """The results of `sample`, one by one as they are decoded.
@@ -105,19 +119,27 @@ class Scene:
             raise BadArgument(f"deadline_ms={deadline_ms!r}", "None or a positive number", "choose another")
         return self._stream(recipes.draws(self.mixtures, n, seed, strategy, primitive, f32(temperature)), deadline_ms)
 
-    def interpolate(self, first: Completion, second: Completion, steps: int = 5) -> list[Completion]:
+    def interpolate(self, first: Completion, second: Completion, steps: int = DEFAULT_STEPS) -> list[Completion]:
         """`steps` results (2 to 1000) between two results of this scene, both ends included."""
-        if not isinstance(steps, int) or not 2 <= steps <= recipes.MAX_RESULTS:
-            raise BadArgument(f"steps={steps!r}", f"an integer from 2 to {recipes.MAX_RESULTS}", "choose another")
+        if not isinstance(steps, int) or not 2 <= steps <= MAX_RESULTS:
+            raise BadArgument(f"steps={steps!r}", f"an integer from 2 to {MAX_RESULTS}", "choose another")
         if not all(isinstance(end, Completion) and end._scene is self for end in (first, second)):
             raise BadArgument("results of another scene", "results of this scene", "replay their tokens here first")
         path = [Blend(first._recipe, second._recipe, f32(i / (steps - 1))) for i in range(steps)]
-        tokens.encode(path[0], self._model_id)  # raises if a token would become too long
+        tokens.encode(path[0], self._model_id, self._settings)  # raises if a token would become too long
         return self._decode(path)
 
     def replay(self, token: str) -> Completion:
-        """The result of a token, on this photo. The token must come from the same model and as many holes."""
-        return self._decode([tokens.decode(token, self._model_id)])[0]
+        """The result of a token, on this photo. The token must come from the same model, the same `context` and as many holes. Tokens of
+        version 1 do not record the context; they replay with this scene's."""
+        recipe, settings = tokens.decode(token, self._model_id)
+        if settings is not None and settings != self._settings:
+            raise BadToken(
+                f"a token made with context={settings.context}, detail={settings.detail!r}",
+                f"context={self._settings.context}, detail={self._settings.detail!r}, as this scene has",
+                "encode the photo as it was encoded for the token",
+            )
+        return self._decode([recipe])[0]
 
     @property
     def _model_id(self) -> str:
@@ -199,7 +221,7 @@ class Completion:
     @cached_property
     def token(self) -> str:
         """Text that replays this result: `scene.replay(token)`, on any device."""
-        return tokens.encode(self._recipe, self._scene._model_id)
+        return tokens.encode(self._recipe, self._scene._model_id, self._scene._settings)
 
     @cached_property
     def image(self) -> Any:
@@ -208,14 +230,17 @@ class Completion:
         patches = [region.crop.patch(square) for region, square in zip(regions, self._squares, strict=True)]
         return self._scene._photo.compose(patches)
 
-    def variations(self, n: int = 4, strength: float = 0.3, seed: int | None = None) -> list[Completion]:
+    def variations(
+        self, n: int = DEFAULT_VARIATIONS, strength: float = DEFAULT_STRENGTH, seed: int | None = None
+    ) -> list[Completion]:
         """`n` results like this one: the same primitive, its noise rotated by `strength` (0 = this one, 1 = any result of the primitive)."""
         seed = _seed(seed)
         recipes.check_arguments(n, seed, "categorical", None, 1.0, 1)
-        recipes.check_number("strength", strength, 1.0)
+        recipes.check_number("strength", strength, MAX_STRENGTH)
         varied = [Variation(self._recipe, seed, index, f32(strength)) for index in range(n)]
-        tokens.encode(varied[0], self._scene._model_id)  # raises if a token would become too long
-        return self._scene._decode(varied)
+        scene = self._scene
+        tokens.encode(varied[0], scene._model_id, scene._settings)  # raises if a token would become too long
+        return scene._decode(varied)
 
 
 def _seed(seed: int | None) -> int:

@@ -16,6 +16,7 @@ from PIL import Image
 
 ROOT = Path(__file__).parents[1]
 TINY_BUNDLE = ROOT / "tests" / "data" / "tiny"
+TINY_FORMAT_1 = ROOT / "tests" / "data" / "tiny_format_1"  # as it was written before format 2
 
 
 def read_image(path: Path) -> Image.Image:

@@ -131,7 +131,7 @@ def measure(completer: Completer, feature: Feature, count: int, samples: int, se
     for number in range(count):
         photo = np.asarray(face(UNSEEN + seed * SEEDS + number, size))
         scene = completer.encode(photo, mask)
-        answers = [feature.read(r.image) for r in scene.sample(samples, seed * SEEDS + number)]
+        answers = [feature.read(r.image) for r in scene.sample(samples, seed * SEEDS + number, "categorical")]
         # A primitive's mean is its idea without noise; what it shows gets the primitive's weight.
         ideas = [feature.read(scene.sample(1, 0, primitive=i, temperature=0)[0].image) for i, _ in scene.primitives]
         odds = feature.odds(photo)

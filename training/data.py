@@ -18,12 +18,11 @@ import torch
 from PIL import Image, ImageOps
 from torch import Tensor
 
-from picme_sdk.pixels.photo import FORMATS
+from picme_sdk.contract import IMAGE_FORMATS, IMAGE_SUFFIXES
 from training.masks import MaskSource
 
 log = logging.getLogger(__name__)
 
-SUFFIXES = {".jpg", ".jpeg", ".png", ".webp", ".bmp"}
 CACHE_BYTES = 4 << 30  # decoded pictures are kept in memory when all of them fit in this
 
 
@@ -34,14 +33,14 @@ class DataError(ValueError):
 def find_images(where: Path) -> list[Path]:
     """Pictures below a folder, recursively, or those named by a text file (one path a line, relative to that file)."""
     if where.is_dir():
-        files = sorted(path for path in where.rglob("*") if path.suffix.lower() in SUFFIXES and path.is_file())
+        files = sorted(path for path in where.rglob("*") if path.suffix.lower() in IMAGE_SUFFIXES and path.is_file())
     elif where.is_file():
         lines = [line.strip() for line in where.read_text().splitlines()]
         files = [where.parent / line for line in lines if line and not line.startswith("#")]
     else:
         raise DataError(f"{where} | expected a folder of pictures or a list of them, found nothing | check the path")
     if not files:
-        looked = ", ".join(sorted(SUFFIXES))
+        looked = ", ".join(IMAGE_SUFFIXES)
         raise DataError(f"{where} | expected pictures ({looked}), found none | check the path")
     return files
 
@@ -158,7 +157,7 @@ class Pictures:
 
     def _read(self, index: int) -> np.ndarray | None:
         try:
-            with Image.open(self.files[index], formats=FORMATS) as picture:
+            with Image.open(self.files[index], formats=IMAGE_FORMATS) as picture:
                 if min(picture.size) < self.smallest:
                     raise DataError(
                         f"{picture.size[0]}x{picture.size[1]} pixels, expected at least {self.smallest} a side"

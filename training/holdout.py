@@ -28,8 +28,8 @@ sys.path[0] = str(Path(__file__).resolve().parents[1])  # run from anywhere; the
 import numpy as np
 from PIL import Image
 
+from picme_sdk.contract import IMAGE_FORMATS
 from picme_sdk.io import replacing
-from picme_sdk.pixels.photo import FORMATS
 from training.data import DataError, find_images
 
 CHOOSE = REPORT = 200
@@ -62,7 +62,7 @@ def split(files: Sequence[Path], sizes: dict[str, int]) -> dict[str, list[Path]]
 def difference_hash(file: Path) -> int | None:
     """64 bits: where brightness falls from left to right on a 9x8 grid. None for a file that can't be read."""
     try:
-        with Image.open(file, formats=FORMATS) as picture:
+        with Image.open(file, formats=IMAGE_FORMATS) as picture:
             picture.draft("L", (36, 32))
             small = np.asarray(picture.convert("L").resize((9, 8), Image.Resampling.BOX), np.int16)
     except Exception:  # Pillow's decoders raise many kinds on damaged data; training skips and names such files

@@ -96,7 +96,7 @@ def classical(name: str) -> Method:
 
 
 def bundle(name: str, path: Path) -> Method:
-    """A bundle as users run it: categorical sampling (the paper's Algorithm 2), ONNX Runtime on the CPU."""
+    """A bundle in ONNX Runtime on the CPU, with categorical sampling (the paper's Algorithm 2)."""
     completer = Completer(path, device="cpu")
     manifest = completer.manifest
     about = {
@@ -109,7 +109,7 @@ def bundle(name: str, path: Path) -> Method:
     }
 
     def fill(case: Case, n: int) -> list[np.ndarray]:
-        return [np.asarray(r.image) for r in completer.complete(case.photo, case.mask, n, case.seed)]
+        return [np.asarray(r.image) for r in completer.complete(case.photo, case.mask, n, case.seed, "categorical")]
 
     return Method(name, about, fill, completer)
 

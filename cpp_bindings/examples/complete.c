@@ -75,25 +75,31 @@ int main(int argc, char **argv) {
     if (!read_pnm(argv[3], &mask) || mask.channels != 1) return fail("the mask is no binary PGM");
     if (mask.width != photo.width || mask.height != photo.height) return fail("photo and mask have different sizes");
 
-    picme_load_params load = picme_load_params_default();
+    picme_load_params load;
+    picme_load_params_init(&load, sizeof load);
     load.bundle = argv[1];
     if (picme_load(&load, &completer) != PICME_OK) return fail(picme_last_error());
 
-    picme_encode_params encode = picme_encode_params_default();
+    picme_encode_params encode;
+    picme_encode_params_init(&encode, sizeof encode);
     encode.pixels = photo.pixels, encode.width = photo.width, encode.height = photo.height;
     encode.format = photo.channels == 3 ? PICME_RGB8 : PICME_GRAY8;
     encode.mask = mask.pixels;
     if (picme_encode(completer, &encode, &scene) != PICME_OK) return fail(picme_last_error());
 
-    picme_sample_params sample = picme_sample_params_default();
+    picme_sample_params sample;
+    picme_sample_params_init(&sample, sizeof sample);
     if (argc > 5) sample.n = atoi(argv[5]);
     if (argc > 6) sample.seed = strtoull(argv[6], NULL, 10);
     const size_t bytes = (size_t)photo.width * (size_t)photo.height * (size_t)photo.channels;
-    if (sample.n < 1 || sample.n > PICME_MOST_RESULTS) return fail("N is 1 to 1000");
+    if (sample.n < 1 || sample.n > PICME_MAX_RESULTS) return fail("N is 1 to 1000");
     picme_result *results = malloc((size_t)sample.n * sizeof *results);
     uint8_t *buffers = malloc((size_t)sample.n * bytes);
     if (!results || !buffers) return fail("not enough memory");
-    for (int i = 0; i < sample.n; ++i) results[i] = picme_result_default(buffers + (size_t)i * bytes, bytes);
+    for (int i = 0; i < sample.n; ++i) {
+        picme_result_init(&results[i], sizeof results[i]);
+        results[i].pixels = buffers + (size_t)i * bytes, results[i].bytes = bytes;
+    }
     if (picme_sample(scene, &sample, results) != PICME_OK) return fail(picme_last_error());
 
     for (int i = 0; i < sample.n; ++i) {

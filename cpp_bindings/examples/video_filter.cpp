@@ -1,4 +1,4 @@
-// Fills the same hole in every frame of a video: raw RGB24 frames from stdin to stdout, so that it stands between two ffmpeg.
+// Fills the same hole in every frame of a video: raw RGB24 frames from stdin to stdout, so that it can run between two ffmpeg processes.
 //
 //     ffmpeg -i in.mp4 -f rawvideo -pix_fmt rgb24 - | video_filter BUNDLE WIDTH HEIGHT MASK.pgm [PRIMITIVE [SEED]] |
 //         ffmpeg -f rawvideo -pix_fmt rgb24 -s WIDTHxHEIGHT -r 25 -i - out.mp4
@@ -34,7 +34,7 @@ int heaviest(const picme::Scene &scene) {
     return static_cast<int>(std::max_element(weights.begin(), weights.end()) - weights.begin());
 }
 
-// Any number of whole frames; a part of one at the end is an error.
+// Any number of whole frames; an incomplete one at the end is an error.
 int filter(const char *bundle, int width, int height, const char *mask_path, int primitive, std::uint64_t seed) {
     const auto mask = read_mask(mask_path, width, height);
     const picme::Completer completer(bundle);
@@ -45,7 +45,7 @@ int filter(const char *bundle, int width, int height, const char *mask_path, int
         const picme::Scene scene = completer.encode({frame.data(), width, height}, {mask.data()});
         if (primitive < 0) primitive = heaviest(scene);
         scene.sample_into({frame.data(), frame.size()}, seed, {PICME_CATEGORICAL, primitive, 1.0f});
-        if (std::fwrite(frame.data(), 1, frame.size(), stdout) != frame.size()) return frames; // the reader has gone
+        if (std::fwrite(frame.data(), 1, frame.size(), stdout) != frame.size()) return frames; // the reader has closed the pipe
     }
     return frames;
 }

@@ -1,6 +1,7 @@
 // The C entry points with a model: impossible sizes, strides, counts, numbers and tokens. Any status but PICME_INTERNAL_ERROR will do.
 // PICME_TEST_BUNDLE and PICME_ONNXRUNTIME (environment) name the model and the ONNX Runtime library; without them it is skipped.
 #include "fuzz.hpp"
+#include "picme.hpp"
 
 #include <algorithm>
 #include <string>
@@ -14,7 +15,7 @@ void allowed(picme_status status) {
 }
 
 picme_completer *load() {
-    picme_load_params params = picme_load_params_default();
+    picme_load_params params = picme::initialised(picme_load_params_init);
     params.bundle = std::getenv("PICME_TEST_BUNDLE");
     if (!params.bundle) std::exit(77);
     params.provider = "cpu";
@@ -29,7 +30,7 @@ picme_completer *load() {
 int LLVMFuzzerTestOneInput(const std::uint8_t *data, std::size_t size) {
     static picme_completer *const completer = load();
     fuzz::Numbers head(data, size);
-    picme_encode_params photo = picme_encode_params_default();
+    picme_encode_params photo = picme::initialised(picme_encode_params_init);
     photo.width = head.take<std::int8_t>(), photo.height = head.take<std::int8_t>(), photo.format = head.take<std::int8_t>();
     photo.context = head.take<std::int32_t>();
     photo.stride = head.take<std::uint16_t>() % 1024, photo.mask_stride = head.take<std::uint8_t>();
@@ -45,12 +46,14 @@ int LLVMFuzzerTestOneInput(const std::uint8_t *data, std::size_t size) {
     fuzz::require((status == PICME_OK) == (scene != nullptr));
     if (!scene) return 0;
 
-    picme_sample_params wish = picme_sample_params_default();
+    picme_sample_params wish = picme::initialised(picme_sample_params_init);
     wish.n = head.take<std::int8_t>() / 16, wish.strategy = head.take<std::int8_t>(), wish.primitive = head.take<std::int8_t>();
     wish.temperature = head.take<float>(), wish.seed = head.take<std::uint64_t>();
-    picme_variation_params alike = picme_variation_params_default();
+    picme_variation_params alike = picme::initialised(picme_variation_params_init);
     alike.n = 1, alike.strength = head.take<float>(), alike.seed = wish.seed;
-    std::vector<picme_result> results(static_cast<std::size_t>(std::max(wish.n, 2)), picme_result_default(result.data(), result.size()));
+    picme_result empty = picme::initialised(picme_result_init);
+    empty.pixels = result.data(), empty.bytes = result.size();
+    std::vector<picme_result> results(static_cast<std::size_t>(std::max(wish.n, 2)), empty);
     results[0].stride = head.take<std::uint64_t>();
     results[0].bytes = std::min<std::size_t>(head.take<std::uint64_t>(), result.size());
     allowed(picme_sample(scene, &wish, results.data()));

@@ -9,7 +9,7 @@
 
 namespace {
 
-// As one who changes a manifest on purpose would do.
+// As somebody who changes a manifest on purpose would do.
 std::string resealed(std::string_view data) {
     constexpr std::string_view HEAD = "\"seal\": \"";
     std::string made(data);
@@ -21,7 +21,7 @@ std::string resealed(std::string_view data) {
 
 void read(std::string_view data) {
     const picme::Manifest manifest = picme::parse_manifest(data);
-    fuzz::require(manifest.model_id().size() == 64);
+    fuzz::require(manifest.model_id.size() == 64);
     for (const picme::GraphFile &graph : manifest.graphs) fuzz::require(graph.file[0] != '/' && graph.file.find("..") == std::string::npos);
 }
 

@@ -20,12 +20,12 @@ namespace {
 
 enum Property { BUNDLE = 1, MASK, PRIMITIVE, SEED };
 
-// What lives between start and stop.
+// State between start and stop.
 struct State {
     picme::Completer completer;
     std::vector<std::uint8_t> mask;
     int width = 0, height = 0;
-    int primitive; // chosen by the first frame if it is -1
+    int primitive; // -1: chosen by the first frame
 };
 
 std::vector<std::uint8_t> read_mask(const char *path, int &width, int &height) {
@@ -56,7 +56,7 @@ struct PicmeFillClass {
     GstVideoFilterClass parent;
 };
 
-// The macro's own code is GLib's, not held to our warnings.
+// The macro expands to GLib's code, which does not compile with our warnings.
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wconversion"
 G_DEFINE_TYPE(PicmeFill, picme_fill, GST_TYPE_VIDEO_FILTER)

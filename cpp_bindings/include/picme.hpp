@@ -31,7 +31,15 @@ inline void check(picme_status status) {
     if (status != PICME_OK) throw Error(status);
 }
 
-// Pixels that somebody else owns; stride 0 = no gaps between rows.
+// A struct of picme.h with its defaults, such as initialised(picme_sample_params_init).
+template <typename Struct>
+Struct initialised(picme_status (*init)(Struct *, std::size_t)) {
+    Struct defaults{};
+    check(init(&defaults, sizeof defaults));
+    return defaults;
+}
+
+// Pixels that the caller owns; stride 0 = no gaps between rows.
 struct ImageView {
     const std::uint8_t *pixels;
     int width, height;
@@ -52,14 +60,14 @@ struct OutputView {
     std::size_t stride = 0;
 };
 
-// What is known of a result besides its pixels.
+// Everything about a result except its pixels.
 struct Details {
     int primitive = -1;
-    double weight = 0, log_prob = 0, decode_ms = 0;
+    double weight = 0, log_density = 0, decode_ms = 0;
     std::string token;
 };
 
-// A result with pixels of its own, without gaps, in the photo's format.
+// A result that owns its pixels: no gaps between rows, in the photo's format.
 struct Completion : Details {
     std::vector<std::uint8_t> pixels;
 };
@@ -67,12 +75,12 @@ struct Completion : Details {
 struct LoadOptions {
     std::string runtime;               // ONNX Runtime library; empty: environment PICME_ONNXRUNTIME, then where the loader looks
     std::string provider = "auto";     // or "cpu", "cuda", "tensorrt", "rtx"
-    int threads = 0;                   // 0: all cores
-    std::string precision = "float32"; // or "int8" or "float16" where the bundle has it
+    int threads = 0;                   // 0: one per core
+    std::string precision = "float32"; // or "int8" or "float16" if the bundle has it
 };
 
 struct SampleOptions {
-    picme_strategy strategy = PICME_CATEGORICAL;
+    picme_strategy strategy = PICME_DIVERSE;
     int primitive = -1; // -1: any
     float temperature = 1;
 };
@@ -83,33 +91,33 @@ public:
     explicit Scene(picme_scene *handle) : handle(handle) {}
 
     picme_scene_info info() const {
-        picme_scene_info made = picme_scene_info_default();
-        check(picme_scene_describe(handle.get(), &made));
-        return made;
+        picme_scene_info description = initialised(picme_scene_info_init);
+        check(picme_scene_describe(handle.get(), &description));
+        return description;
     }
 
     std::vector<double> weights() const {
-        std::vector<double> made(static_cast<std::size_t>(info().primitives));
-        check(picme_scene_weights(handle.get(), made.data(), made.size()));
-        return made;
+        std::vector<double> values(static_cast<std::size_t>(info().primitives));
+        check(picme_scene_weights(handle.get(), values.data(), values.size()));
+        return values;
     }
 
     std::vector<Completion> sample(int n, std::uint64_t seed, const SampleOptions &options = {}) const {
-        const picme_sample_params params = wish(n, seed, options);
+        const picme_sample_params params = sampling(n, seed, options);
         return collect(n, [&](picme_result *results) { return picme_sample(handle.get(), &params, results); });
     }
 
-    // One result into memory of yours, for video.
+    // One result into the caller's memory, for video.
     Details sample_into(const OutputView &output, std::uint64_t seed, const SampleOptions &options = {}) const {
-        const picme_sample_params params = wish(1, seed, options);
-        picme_result result = picme_result_default(output.pixels, output.bytes);
-        result.stride = output.stride;
+        const picme_sample_params params = sampling(1, seed, options);
+        picme_result result = initialised(picme_result_init);
+        result.pixels = output.pixels, result.bytes = output.bytes, result.stride = output.stride;
         check(picme_sample(handle.get(), &params, &result));
         return details(result);
     }
 
     std::vector<Completion> variations(const std::string &token, int n, float strength, std::uint64_t seed) const {
-        picme_variation_params params = picme_variation_params_default();
+        picme_variation_params params = initialised(picme_variation_params_init);
         params.n = n, params.strength = strength, params.seed = seed;
         return collect(n, [&](picme_result *results) { return picme_variations(handle.get(), token.c_str(), &params, results); });
     }
@@ -129,15 +137,15 @@ private:
     };
     std::unique_ptr<picme_scene, Destroy> handle;
 
-    static picme_sample_params wish(int n, std::uint64_t seed, const SampleOptions &options) {
-        picme_sample_params params = picme_sample_params_default();
+    static picme_sample_params sampling(int n, std::uint64_t seed, const SampleOptions &options) {
+        picme_sample_params params = initialised(picme_sample_params_init);
         params.n = n, params.seed = seed, params.strategy = options.strategy, params.primitive = options.primitive,
         params.temperature = options.temperature;
         return params;
     }
 
     static Details details(const picme_result &result) {
-        return {result.primitive, result.weight, result.log_prob, result.decode_ms, result.token};
+        return {result.primitive, result.weight, result.log_density, result.decode_ms, result.token};
     }
 
     template <typename Call>
@@ -145,17 +153,17 @@ private:
         const picme_scene_info about = info();
         const std::size_t channels = about.format == PICME_GRAY8 ? 1 : about.format == PICME_RGB8 || about.format == PICME_BGR8 ? 3 : 4;
         const std::size_t bytes = static_cast<std::size_t>(about.width) * static_cast<std::size_t>(about.height) * channels;
-        const std::size_t count =
-            n > 0 && n <= PICME_MOST_RESULTS ? static_cast<std::size_t>(n) : 1; // another n is the library's to refuse
-        std::vector<Completion> made(count);
+        const std::size_t count = n > 0 && n <= PICME_MAX_RESULTS ? static_cast<std::size_t>(n) : 1; // the library refuses any other n
+        std::vector<Completion> completions(count);
         std::vector<picme_result> results;
-        for (Completion &completion : made) {
+        for (Completion &completion : completions) {
             completion.pixels.resize(bytes);
-            results.push_back(picme_result_default(completion.pixels.data(), bytes));
+            results.push_back(initialised(picme_result_init));
+            results.back().pixels = completion.pixels.data(), results.back().bytes = bytes;
         }
         check(call(results.data()));
-        for (std::size_t i = 0; i < count; ++i) static_cast<Details &>(made[i]) = details(results[i]);
-        return made;
+        for (std::size_t i = 0; i < count; ++i) static_cast<Details &>(completions[i]) = details(results[i]);
+        return completions;
     }
 };
 
@@ -163,30 +171,30 @@ private:
 class Completer {
 public:
     explicit Completer(const std::string &bundle, const LoadOptions &options = {}) {
-        picme_load_params params = picme_load_params_default();
+        picme_load_params params = initialised(picme_load_params_init);
         params.bundle = bundle.c_str(), params.provider = options.provider.c_str(), params.threads = options.threads;
         params.precision = options.precision.c_str();
         if (!options.runtime.empty()) params.runtime = options.runtime.c_str();
-        picme_completer *made = nullptr;
-        check(picme_load(&params, &made));
-        handle.reset(made);
+        picme_completer *completer = nullptr;
+        check(picme_load(&params, &completer));
+        handle.reset(completer);
     }
 
     picme_completer_info info() const {
-        picme_completer_info made = picme_completer_info_default();
-        check(picme_completer_describe(handle.get(), &made));
-        return made;
+        picme_completer_info description = initialised(picme_completer_info_init);
+        check(picme_completer_describe(handle.get(), &description));
+        return description;
     }
 
     // context: smallest side, in photo pixels, of the square that the model sees around a hole; 0: its own resolution.
     Scene encode(const ImageView &photo, const MaskView &mask, int context = 0) const {
-        picme_encode_params params = picme_encode_params_default();
+        picme_encode_params params = initialised(picme_encode_params_init);
         params.pixels = photo.pixels, params.width = photo.width, params.height = photo.height, params.format = photo.format,
         params.stride = photo.stride;
         params.mask = mask.pixels, params.mask_stride = mask.stride, params.context = context;
-        picme_scene *made = nullptr;
-        check(picme_encode(handle.get(), &params, &made));
-        return Scene(made);
+        picme_scene *scene = nullptr;
+        check(picme_encode(handle.get(), &params, &scene));
+        return Scene(scene);
     }
 
 private:

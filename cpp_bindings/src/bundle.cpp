@@ -1,6 +1,7 @@
-// Opens bundle folders so that nothing outside them can be reached: every step is openat without following links.
+// Opens bundle folders so that nothing outside them can be reached: each path component is opened with openat, without following links.
 #include "bundle.hpp"
 
+#include "contract.hpp"
 #include "failure.hpp"
 #include "hash.hpp"
 #include "onnx_check.hpp"
@@ -20,11 +21,11 @@ Failure no_bundle(const std::string &path, const std::string &why) {
 }
 
 bool is_link(int folder, const char *name) {
-    struct stat status {};
+    struct stat status{};
     return fstatat(folder, name, &status, AT_SYMLINK_NOFOLLOW) == 0 && S_ISLNK(status.st_mode);
 }
 
-// Non-blocking, or a pipe in the place of a file would hang here.
+// Non-blocking, because a pipe in place of a file would hang here.
 Descriptor open_regular(int folder, const std::string &part, const std::string &name, int flags) {
     Descriptor file(openat(folder, part.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC | flags));
     if (file.get() < 0) {
@@ -33,7 +34,7 @@ Descriptor open_regular(int folder, const std::string &part, const std::string &
             throw bad_bundle(name + " is a symbolic link", "plain files", "copy the bundle with its files");
         throw bad_bundle(name + ": " + std::strerror(error), "a readable file");
     }
-    struct stat status {};
+    struct stat status{};
     if (fstat(file.get(), &status) != 0 || !S_ISREG(status.st_mode)) throw bad_bundle(name + " is no regular file", "plain files");
     return file;
 }
@@ -55,7 +56,7 @@ std::string read_folder_file(const std::string &path, const std::string &name, s
         start = slash + 1;
     }
     const Descriptor file = open_regular(folder.get(), name.substr(start), name, O_NOFOLLOW);
-    struct stat status {};
+    struct stat status{};
     if (fstat(file.get(), &status) != 0) throw bad_bundle(name + ": " + std::strerror(errno), "a readable file");
     check_size(name, status.st_size, size);
     return read_at(file.get(), 0, status.st_size, name);
@@ -78,10 +79,10 @@ Descriptor::~Descriptor() {
     if (number >= 0) close(number);
 }
 
-void check_size(const std::string &name, std::int64_t found, std::int64_t wanted) {
-    if (wanted < 0 ? found > LARGEST_MANIFEST : found != wanted)
-        throw bad_bundle(name + " has " + std::to_string(found) + " bytes",
-                         wanted < 0 ? "at most " + std::to_string(LARGEST_MANIFEST) : std::to_string(wanted));
+void check_size(const std::string &name, std::int64_t actual, std::int64_t expected) {
+    if (expected < 0 ? actual > MAX_MANIFEST_BYTES : actual != expected)
+        throw bad_bundle(name + " has " + std::to_string(actual) + " bytes",
+                         expected < 0 ? "at most " + std::to_string(MAX_MANIFEST_BYTES) : std::to_string(expected));
 }
 
 std::string read_at(int file, std::int64_t offset, std::int64_t size, const std::string &name) {
@@ -96,14 +97,14 @@ std::string read_at(int file, std::int64_t offset, std::int64_t size, const std:
 }
 
 Bundle::Bundle(std::string given) : path(std::move(given)) {
-    struct stat status {};
+    struct stat status{};
     if (stat(path.c_str(), &status) != 0) throw no_bundle(path, std::strerror(errno));
     zipped = !S_ISDIR(status.st_mode);
     if (!zipped) {
-        const std::string inside = path + "/picme.json";
+        const std::string inside = path + "/" + std::string(MANIFEST);
         if (lstat(inside.c_str(), &status) != 0) throw no_bundle(inside, std::strerror(errno));
     }
-    manifest_ = parse_manifest(read_file(path, zipped, "picme.json", -1));
+    manifest_ = parse_manifest(read_file(path, zipped, std::string(MANIFEST), -1));
 }
 
 std::string Bundle::read(const GraphFile &graph) const {

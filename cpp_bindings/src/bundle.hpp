@@ -1,4 +1,4 @@
-// The bundle: a folder, or one .picme file (a zip that only stores), with a manifest that names every file with its size and hash.
+// The bundle: a folder, or one .picme file (a zip with stored entries), with a manifest that lists every file with its size and hash.
 #pragma once
 
 #include "manifest.hpp"
@@ -13,7 +13,7 @@ public:
     explicit Bundle(std::string path);
 
     const Manifest &manifest() const { return manifest_; }
-    // Exactly the bytes that were hashed, if size and hash are the manifest's and the graph is self-contained.
+    // Returns exactly the bytes that were hashed. A Failure unless size and hash match the manifest and the graph is self-contained.
     std::string read(const GraphFile &graph) const;
 
 private:
@@ -22,10 +22,10 @@ private:
     Manifest manifest_;
 };
 
-// A zip entry's bytes; size < 0 asks for the manifest, whose size is only bounded. Used by Bundle.
+// A zip entry's bytes; size < 0 means the manifest, whose size is not known but bounded. Used by Bundle.
 std::string read_zip_entry(int file, const std::string &path, const std::string &name, std::int64_t size);
-// Refuses a size that is not the wanted one.
-void check_size(const std::string &name, std::int64_t found, std::int64_t wanted);
+// Refuses a size other than the expected one.
+void check_size(const std::string &name, std::int64_t actual, std::int64_t expected);
 
 // A file descriptor that closes itself.
 class Descriptor {
@@ -41,7 +41,7 @@ private:
     int number;
 };
 
-// `size` bytes from a place of a file, in full.
+// Exactly `size` bytes from an offset of a file.
 std::string read_at(int file, std::int64_t offset, std::int64_t size, const std::string &name);
 
 } // namespace picme

@@ -1,6 +1,7 @@
-// From a mask to holes: components on a coarse grid, grouping, the square around each, and its picture at the model's size.
+// From a mask to holes: connected components on a coarse grid, grouping, the square around each group, and its picture at the model's size.
 #include "crops.hpp"
 
+#include "contract.hpp"
 #include "failure.hpp"
 #include "resize.hpp"
 
@@ -12,13 +13,12 @@
 namespace picme {
 namespace {
 
-constexpr int FAINT = 8;                 // compressed masks are a little noisy: up to this is kept, from 255 - this on is hole
-constexpr double FULLEST = 0.95;         // a hole larger than this share of the photo is an inverted mask
-constexpr std::size_t MOST_HOLES = 8;    // holes are grouped until there are no more than this many squares
-constexpr int CELLS = 64;                // holes are told apart on a grid of at most this many cells a side ...
-constexpr std::size_t MOST_ISLANDS = 64; // ... and more than so many ...
-constexpr int COARSER = 4;               // ... on one that is this much coarser
-constexpr double GROWTH = 1.25;          // a square that grows by no more than this may see two holes
+constexpr int FAINT = 8;                // compressed masks are noisy: up to this a value counts as kept, from 255 - this on as hole
+constexpr double MAX_HOLE_SHARE = 0.95; // a hole larger than this share of the photo means an inverted mask
+constexpr int CELLS = 64;               // holes are separated on a grid of at most this many cells per side ...
+constexpr std::size_t MAX_ISLANDS = 64; // ... and if there are more holes than this ...
+constexpr int COARSER = 4;              // ... on a grid that is coarser by this factor
+constexpr double GROWTH = 1.25;         // two holes share a square if it need not grow by more than this factor
 
 int half_down(int value) { return value >= 0 ? value / 2 : (value - 1) / 2; }
 std::size_t places(int count) { return static_cast<std::size_t>(count); }
@@ -27,7 +27,7 @@ Box united(const Box &a, const Box &b) {
     return {std::min(a.left, b.left), std::min(a.top, b.top), std::max(a.right, b.right), std::max(a.bottom, b.bottom)};
 }
 
-// The first and one behind the last value above a limit; equal if there is none.
+// The index of the first value above a limit and the index after the last one; equal if there is none.
 std::pair<int, int> extent(const std::uint8_t *line, int width, int limit) {
     int first = 0, last = width;
     while (first < width && line[first] <= limit) ++first;
@@ -37,12 +37,12 @@ std::pair<int, int> extent(const std::uint8_t *line, int width, int limit) {
 
 // The smallest box around the nonzero values of a region of the mask's box.
 Box bounds(const Mask &mask, const Box &region) {
-    Box found{region.right, region.bottom, region.left, region.top};
+    Box bounds{region.right, region.bottom, region.left, region.top};
     for (int y = region.top; y < region.bottom; ++y) {
         const auto [first, last] = extent(mask.row(y) + (region.left - mask.box().left), region.width(), 0);
-        if (first < last) found = united(found, {region.left + first, y, region.left + last, y + 1});
+        if (first < last) bounds = united(bounds, {region.left + first, y, region.left + last, y + 1});
     }
-    return found;
+    return bounds;
 }
 
 struct Grid {
@@ -51,8 +51,9 @@ struct Grid {
     char &at(int x, int y) { return used[places(y) * places(columns) + places(x)]; }
 };
 
-// A grid of cells of step x step, each used if any of it is. `any(y, x0, x1)` tells whether a part of a line is.
-template <typename Any> Grid cells_of(int width, int height, int step, Any any) {
+// A grid of cells of step x step pixels; a cell is set if any of its pixels is. `any(y, x0, x1)` tells whether part of a line is set.
+template <typename Any>
+Grid cells_of(int width, int height, int step, Any any) {
     Grid grid{(width + step - 1) / step, (height + step - 1) / step, {}};
     grid.used.resize(places(grid.columns) * places(grid.rows));
     for (int y = 0; y < height; ++y)
@@ -63,9 +64,9 @@ template <typename Any> Grid cells_of(int width, int height, int step, Any any) 
     return grid;
 }
 
-// Boxes, in cells, of what hangs together, diagonals included.
+// Boxes, in cells, of the connected components, diagonals included.
 std::vector<Box> islands(Grid grid) {
-    std::vector<Box> found;
+    std::vector<Box> components;
     for (int y = 0; y < grid.rows; ++y)
         for (int x = 0; x < grid.columns; ++x) {
             if (!std::exchange(grid.at(x, y), char{0})) continue;
@@ -79,12 +80,13 @@ std::vector<Box> islands(Grid grid) {
                     for (int nx = std::max(cx - 1, 0); nx <= std::min(cx + 1, grid.columns - 1); ++nx)
                         if (std::exchange(grid.at(nx, ny), char{0})) edge.emplace_back(nx, ny);
             }
-            found.push_back(group);
+            components.push_back(group);
         }
-    return found;
+    return components;
 }
 
-// Boxes of the separate holes. They are told apart on a grid, and many on a coarser one, so thousands of islands cost no more than a few.
+// Boxes of the separate holes. They are separated on a grid, and on a coarser one if there are many, so that thousands of islands cost no
+// more than a few.
 std::vector<Box> components(const Mask &mask, int longest) {
     int step = std::max(1, (longest + CELLS - 1) / CELLS);
     const Box &all = mask.box();
@@ -93,17 +95,17 @@ std::vector<Box> components(const Mask &mask, int longest) {
         const std::uint8_t *line = mask.row(all.top + y);
         return std::any_of(line + x0, line + x1, is_used);
     });
-    std::vector<Box> found = islands(grid);
-    if (found.size() > MOST_ISLANDS) {
+    std::vector<Box> boxes = islands(grid);
+    if (boxes.size() > MAX_ISLANDS) {
         step *= COARSER;
-        found = islands(cells_of(grid.columns, grid.rows, COARSER, [&](int y, int x0, int x1) {
+        boxes = islands(cells_of(grid.columns, grid.rows, COARSER, [&](int y, int x0, int x1) {
             return std::any_of(&grid.at(x0, y), &grid.at(x0, y) + (x1 - x0), is_used);
         }));
     }
-    for (Box &box : found)
+    for (Box &box : boxes)
         box = bounds(mask, {all.left + box.left * step, all.top + box.top * step, std::min(all.left + box.right * step, all.right),
                             std::min(all.top + box.bottom * step, all.bottom)});
-    return found;
+    return boxes;
 }
 
 // The square that the model sees around a box: twice the hole, at least its own resolution, inside the photo if it fits.
@@ -111,7 +113,7 @@ Box square_around(const Box &box, const Photo &photo, int size, int context) {
     const int longest = std::max(box.width(), box.height()), fits = std::min(photo.width(), photo.height());
     int side = std::max(2 * longest, context ? context : size);
     if (side > fits)
-        side = std::max(fits, std::min(side, longest + longest / 2)); // a smaller square beats one that reaches beyond the photo
+        side = std::max(fits, std::min(side, longest + longest / 2)); // a smaller square is better than one that reaches beyond the photo
     const auto start = [side](int low, int high, int length) {
         if (side > length) return half_down(length - side);
         return std::min(std::max(half_down(low + high - side), 0), length - side);
@@ -120,7 +122,7 @@ Box square_around(const Box &box, const Photo &photo, int size, int context) {
     return {left, top, left + side, top + side};
 }
 
-// Joins holes that one square sees as well as two would, and the nearest ones while there are too many.
+// Merges holes that one square shows as well as two would, and the nearest ones as long as there are too many.
 std::vector<Box> grouped(std::vector<Box> boxes, const Photo &photo, int size, int context) {
     const auto side = [&](const Box &box) { return square_around(box, photo, size, context).width(); };
     std::sort(boxes.begin(), boxes.end());
@@ -131,7 +133,7 @@ std::vector<Box> grouped(std::vector<Box> boxes, const Photo &photo, int size, i
                 best = std::min(best,
                                 std::make_tuple(double(side(united(boxes[i], boxes[j]))) / std::max(side(boxes[i]), side(boxes[j])), i, j));
         const auto [growth, i, j] = best;
-        if (growth > GROWTH && boxes.size() <= MOST_HOLES) break;
+        if (growth > GROWTH && boxes.size() <= MAX_HOLES) break;
         boxes[j] = united(boxes[i], boxes[j]);
         boxes.erase(boxes.begin() + static_cast<std::ptrdiff_t>(i));
         std::sort(boxes.begin(), boxes.end());
@@ -150,7 +152,7 @@ Hole make_hole(const Photo &photo, const Mask &mask, const Box &box, const Box &
         Seam seam(hidden, image, size);
         return {square, box, size, std::move(image), std::move(hidden), mask.window(box), std::move(seam)};
     }
-    // The same filter for both: a pixel of the model's square is hole if any pixel that it was made from is.
+    // The same filter for both: a pixel of the model's square belongs to the hole if any pixel that contributes to it does.
     const auto side = static_cast<float>(square.width());
     const Taps taps(square.width(), 0, side, size, BILINEAR);
     const Window window{inside.left - square.left, inside.top - square.top, inside.right - square.left, inside.bottom - square.top};
@@ -194,7 +196,7 @@ Mask::Mask(const std::uint8_t *mask, std::size_t stride, int width, int height) 
             used += *out != 0;
         }
     const double share = static_cast<double>(used) / (static_cast<double>(width) * height);
-    if (share > FULLEST)
+    if (share > MAX_HOLE_SHARE)
         throw Failure(PICME_BAD_MASK, "a mask that is hole on " + std::to_string(static_cast<int>(share * 100 + 0.5)) + "% of the photo",
                       "255 = hole, 0 = keep", "invert the mask: 255 - mask");
 }
@@ -202,13 +204,13 @@ Mask::Mask(const std::uint8_t *mask, std::size_t stride, int width, int height) 
 const std::uint8_t *Mask::row(int y) const { return values.data() + places(y - box_.top) * places(box_.width()); }
 
 std::vector<std::uint8_t> Mask::window(const Box &region) const {
-    std::vector<std::uint8_t> made(places(region.width()) * places(region.height()));
+    std::vector<std::uint8_t> values(places(region.width()) * places(region.height()));
     const Box common{std::max(region.left, box_.left), std::max(region.top, box_.top), std::min(region.right, box_.right),
                      std::min(region.bottom, box_.bottom)};
     for (int y = common.top; y < common.bottom && common.left < common.right; ++y)
         std::copy_n(row(y) + (common.left - box_.left), common.width(),
-                    made.begin() + (y - region.top) * std::ptrdiff_t{region.width()} + (common.left - region.left));
-    return made;
+                    values.begin() + (y - region.top) * std::ptrdiff_t{region.width()} + (common.left - region.left));
+    return values;
 }
 
 std::vector<Hole> find_holes(const Photo &photo, const Mask &mask, int size, int context) {

@@ -1,5 +1,5 @@
 // Masks and what follows from them: where the holes are, which square around each the model sees, and how a fill is put back.
-// Twin of picme_sdk/pixels/crops.py; both pass tests/vectors/holes.json.
+// The Python counterpart is picme_sdk/pixels/crops.py; both pass tests/vectors/holes.json.
 #pragma once
 
 #include "photo.hpp"
@@ -12,7 +12,7 @@ namespace picme {
 // A mask without its empty margins.
 class Mask {
 public:
-    // One byte a pixel, of the photo's size: 255 = hole, 0 = keep, between = soft edge; or 1 and 0. Failure if empty or inverted.
+    // One byte per pixel, of the photo's size: 255 = hole, 0 = keep, between = soft edge; or 1 and 0. A Failure if it is empty or inverted.
     Mask(const std::uint8_t *mask, std::size_t stride, int width, int height);
 
     const Box &box() const { return box_; }
@@ -25,8 +25,8 @@ private:
     std::vector<std::uint8_t> values; // 0 = kept, 255 = hole
 };
 
-// How to hide the seam along a hole's edge. The decoder also paints what is visible around the hole; where that differs from the photo,
-// pixels just inside the edge take over their neighbour's difference, fading out inwards.
+// Hides the seam along a hole's edge. The decoder also paints what is visible around the hole; where that differs from the photo, pixels
+// just inside the edge take over the difference of their visible neighbour, fading out inwards.
 class Seam {
 public:
     Seam(const std::vector<std::uint8_t> &unknown, const std::vector<std::uint8_t> &image, int side);
@@ -44,7 +44,7 @@ private:
 
 // One square that the model fills.
 struct Hole {
-    Box square;                       // of the photo, maybe reaching beyond it
+    Box square;                       // of the photo; may reach beyond it
     Box box;                          // of the photo: the pixels that may change
     int size;                         // side of the model's square
     std::vector<std::uint8_t> image;  // [size, size, 3], what the encoder sees

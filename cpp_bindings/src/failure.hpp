@@ -1,4 +1,4 @@
-// The one exception inside the library. picme.cpp turns it into a status and a text; nothing else leaves the C boundary.
+// The only exception type inside the library. picme.cpp turns it into a status and a text; no exception crosses the C boundary.
 #pragma once
 
 #include "picme.h"

@@ -8,7 +8,7 @@
 namespace picme::json {
 namespace {
 
-constexpr int DEEPEST = 32;
+constexpr int MAX_DEPTH = 32;
 
 [[noreturn]] void refuse(const char *why) { throw std::invalid_argument(why); }
 
@@ -45,10 +45,10 @@ public:
     explicit Parser(std::string_view text) : text(text) {}
 
     Value document() {
-        Value made = value(0);
+        Value root = value(0);
         skip();
         if (at != text.size()) refuse("text after the end");
-        return made;
+        return root;
     }
 
 private:
@@ -68,26 +68,26 @@ private:
     }
 
     Value value(int depth) {
-        if (depth > DEEPEST) refuse("nested too deep");
+        if (depth > MAX_DEPTH) refuse("nested too deep");
         skip();
-        Value made;
+        Value parsed;
         switch (peek()) {
-        case '{': object(made, depth); break;
-        case '[': list(made, depth); break;
+        case '{': object(parsed, depth); break;
+        case '[': list(parsed, depth); break;
         case '"':
-            made.kind = Value::Text;
-            made.text = string();
+            parsed.kind = Value::Text;
+            parsed.text = string();
             break;
         case 't':
         case 'f':
-            made.kind = Value::Boolean;
-            made.boolean = peek() == 't';
-            word(made.boolean ? "true" : "false");
+            parsed.kind = Value::Boolean;
+            parsed.boolean = peek() == 't';
+            word(parsed.boolean ? "true" : "false");
             break;
         case 'n': word("null"); break;
-        default: number(made);
+        default: number(parsed);
         }
-        return made;
+        return parsed;
     }
 
     void word(std::string_view wanted) {
@@ -95,8 +95,8 @@ private:
         at += wanted.size();
     }
 
-    void object(Value &made, int depth) {
-        made.kind = Value::Object;
+    void object(Value &out, int depth) {
+        out.kind = Value::Object;
         ++at;
         skip();
         if (take('}')) return;
@@ -106,19 +106,19 @@ private:
             std::string key = string();
             skip();
             if (!take(':')) refuse("a key without a value");
-            if (!made.object.emplace(std::move(key), value(depth + 1)).second) refuse("a key twice");
+            if (!out.object.emplace(std::move(key), value(depth + 1)).second) refuse("a key twice");
             skip();
         } while (take(','));
         if (!take('}')) refuse("an object without its end");
     }
 
-    void list(Value &made, int depth) {
-        made.kind = Value::List;
+    void list(Value &out, int depth) {
+        out.kind = Value::List;
         ++at;
         skip();
         if (take(']')) return;
         do {
-            made.list.push_back(value(depth + 1));
+            out.list.push_back(value(depth + 1));
             skip();
         } while (take(','));
         if (!take(']')) refuse("a list without its end");
@@ -158,9 +158,9 @@ private:
                 if (code >= 0xD800 && code < 0xE000) refuse("half a character");
                 append_utf8(out, code);
             } else {
-                const std::size_t found = ESCAPES.find(escape);
-                if (escape == '\0' || found == ESCAPES.npos) refuse("an unknown escape");
-                out += MEANINGS[found];
+                const std::size_t which = ESCAPES.find(escape);
+                if (escape == '\0' || which == ESCAPES.npos) refuse("an unknown escape");
+                out += MEANINGS[which];
             }
         }
     }
@@ -170,24 +170,24 @@ private:
         while (peek() >= '0' && peek() <= '9') ++at;
     }
 
-    void number(Value &made) {
+    void number(Value &out) {
         const std::size_t start = at;
-        made.kind = Value::Integer;
+        out.kind = Value::Integer;
         take('-');
         if (!take('0')) digits();
         if (take('.')) {
-            made.kind = Value::Number;
+            out.kind = Value::Number;
             digits();
         }
         if (take('e') || take('E')) {
-            made.kind = Value::Number;
+            out.kind = Value::Number;
             if (!take('+')) take('-');
             digits();
         }
         const char *first = text.data() + start, *last = text.data() + at;
-        if (std::from_chars(first, last, made.number).ec != std::errc{}) refuse("a number too large or too small");
-        if (made.kind == Value::Integer && std::from_chars(first, last, made.integer).ec != std::errc{})
-            made.integer = made.number < 0 ? std::numeric_limits<std::int64_t>::min() : std::numeric_limits<std::int64_t>::max();
+        if (std::from_chars(first, last, out.number).ec != std::errc{}) refuse("a number too large or too small");
+        if (out.kind == Value::Integer && std::from_chars(first, last, out.integer).ec != std::errc{})
+            out.integer = out.number < 0 ? std::numeric_limits<std::int64_t>::min() : std::numeric_limits<std::int64_t>::max();
     }
 };
 

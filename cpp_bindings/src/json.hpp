@@ -1,4 +1,4 @@
-// A strict JSON reader, small enough to trust with a file from anywhere: UTF-8 only, no key twice, no NaN, bounded depth.
+// A strict JSON reader, small enough to be trusted with untrusted files: UTF-8 only, no duplicate keys, no NaN, bounded depth.
 #pragma once
 
 #include <cstdint>
@@ -12,14 +12,14 @@ namespace picme::json {
 struct Value {
     enum Kind { Null, Boolean, Integer, Number, Text, List, Object } kind = Null;
     bool boolean = false;
-    std::int64_t integer = 0; // as large as the type allows where the text is larger
-    double number = 0;        // of integers too
+    std::int64_t integer = 0; // saturated where the text is out of range
+    double number = 0;        // also set for integers
     std::string text;
     std::vector<Value> list;
     std::map<std::string, Value> object;
 };
 
-// The value of a text; std::invalid_argument says what is wrong with it.
+// Parses a text; std::invalid_argument says what is wrong with it.
 Value parse(std::string_view text);
 
 } // namespace picme::json

@@ -1,4 +1,4 @@
-// Normals are Box-Muller in double, rounded to float: two mathematics libraries differ by one unit in the last place at most.
+// Normals are Box-Muller in double, rounded to float: two math libraries differ by at most one unit in the last place.
 #include "mixture.hpp"
 
 #include "failure.hpp"
@@ -12,39 +12,41 @@ namespace picme {
 namespace {
 
 constexpr double PI = 3.14159265358979323846;
-constexpr float WIDEST = 50.0f; // log-scale beyond which a sample would not fit float
-constexpr double NEAR = 0.01;   // primitives closer than this are one idea, see `distance`
+constexpr float MAX_LOG_SCALE = 50.0f; // beyond it a sample would overflow a float
+constexpr double NEAR = 0.01;          // primitives closer than this are near-duplicates, see `distance`
 
-std::vector<Draw> numbered(const std::vector<const Mixture *> &mixtures, const Wish &wish, bool diverse, std::uint32_t start) {
-    std::vector<Draw> made(static_cast<std::size_t>(wish.n) - start);
-    for (std::size_t i = 0; i < made.size(); ++i) made[i] = {{}, wish.seed, start + static_cast<std::uint32_t>(i), wish.temperature};
+std::vector<Draw> numbered(const std::vector<const Mixture *> &mixtures, const SampleRequest &request, bool diverse, std::uint32_t start) {
+    std::vector<Draw> draws(static_cast<std::size_t>(request.n) - start);
+    for (std::size_t i = 0; i < draws.size(); ++i)
+        draws[i] = {{}, request.seed, start + static_cast<std::uint32_t>(i), request.temperature};
     for (std::uint32_t hole = 0; hole < mixtures.size(); ++hole) {
-        const std::vector<int> ideas = diverse && wish.primitive < 0 ? mixtures[hole]->ideas() : std::vector<int>{};
-        for (std::size_t i = 0; i < made.size(); ++i) {
-            const int primitive = wish.primitive >= 0 ? wish.primitive
-                                  : i < ideas.size()  ? ideas[i]
-                                                      : mixtures[hole]->pick(uniform(wish.seed, made[i].index, hole), wish.temperature);
-            made[i].primitives.push_back(primitive);
+        const std::vector<int> ideas = diverse && request.primitive < 0 ? mixtures[hole]->ideas() : std::vector<int>{};
+        for (std::size_t i = 0; i < draws.size(); ++i) {
+            const int primitive = request.primitive >= 0 ? request.primitive
+                                  : i < ideas.size()
+                                      ? ideas[i]
+                                      : mixtures[hole]->pick(uniform(request.seed, draws[i].index, hole), request.temperature);
+            draws[i].primitives.push_back(primitive);
         }
     }
-    return made;
+    return draws;
 }
 
-// The heaviest primitive's mean, then samples by falling log-probability.
-std::vector<Draw> likely(const std::vector<const Mixture *> &mixtures, const Wish &wish) {
-    Draw top{{}, wish.seed, 0, 0.0f};
-    for (const Mixture *mixture : mixtures) top.primitives.push_back(wish.primitive >= 0 ? wish.primitive : mixture->order()[0]);
+// The heaviest primitive's mean, then samples by falling log-density.
+std::vector<Draw> likely(const std::vector<const Mixture *> &mixtures, const SampleRequest &request) {
+    Draw top{{}, request.seed, 0, 0.0f};
+    for (const Mixture *mixture : mixtures) top.primitives.push_back(request.primitive >= 0 ? request.primitive : mixture->order()[0]);
     std::vector<std::pair<double, Draw>> rest;
-    for (Draw &draw : numbered(mixtures, wish, false, 1)) {
+    for (Draw &draw : numbered(mixtures, request, false, 1)) {
         double sum = 0;
         for (std::uint32_t hole = 0; hole < mixtures.size(); ++hole)
-            sum += mixtures[hole]->log_prob(draw.primitives[hole], noise_of(draw, mixtures[hole]->dimensions(), hole));
+            sum += mixtures[hole]->log_density(draw.primitives[hole], noise_of(draw, mixtures[hole]->dimensions(), hole));
         rest.emplace_back(sum, std::move(draw));
     }
     std::stable_sort(rest.begin(), rest.end(), [](const auto &a, const auto &b) { return a.first > b.first; });
-    std::vector<Draw> made{std::move(top)};
-    for (auto &entry : rest) made.push_back(std::move(entry.second));
-    return made;
+    std::vector<Draw> draws{std::move(top)};
+    for (auto &entry : rest) draws.push_back(std::move(entry.second));
+    return draws;
 }
 
 } // namespace
@@ -67,19 +69,19 @@ double uniform(std::uint64_t seed, std::uint32_t result, std::uint32_t hole) {
 }
 
 std::vector<float> normals(std::uint64_t seed, std::uint32_t result, int count, std::uint32_t hole, Purpose purpose) {
-    std::vector<float> made;
-    made.reserve(static_cast<std::size_t>(count) + 3);
-    for (std::uint32_t block = 0; static_cast<int>(made.size()) < count; ++block) {
+    std::vector<float> values;
+    values.reserve(static_cast<std::size_t>(count) + 3);
+    for (std::uint32_t block = 0; static_cast<int>(values.size()) < count; ++block) {
         const auto words = philox({block, purpose, result, hole}, seed);
         for (std::size_t pair = 0; pair < 4; pair += 2) {
             const double radius = std::sqrt(-2.0 * std::log((words[pair] + 1.0) * 0x1p-32));
             const double angle = words[pair + 1] * (2.0 * PI * 0x1p-32);
-            made.push_back(static_cast<float>(radius * std::cos(angle)));
-            made.push_back(static_cast<float>(radius * std::sin(angle)));
+            values.push_back(static_cast<float>(radius * std::cos(angle)));
+            values.push_back(static_cast<float>(radius * std::sin(angle)));
         }
     }
-    made.resize(static_cast<std::size_t>(count));
-    return made;
+    values.resize(static_cast<std::size_t>(count));
+    return values;
 }
 
 Mixture::Mixture(const float *weights, const float *centres, const float *log_scales, int k, int d) : d(d) {
@@ -87,7 +89,7 @@ Mixture::Mixture(const float *weights, const float *centres, const float *log_sc
     const bool usable = std::none_of(weights, weights + count, [](float v) { return std::isnan(v); }) &&
                         std::isfinite(*std::max_element(weights, weights + count)) &&
                         std::all_of(centres, centres + all, [](float v) { return std::isfinite(v); }) &&
-                        std::all_of(log_scales, log_scales + all, [](float v) { return v < WIDEST; }); // false for NaN too
+                        std::all_of(log_scales, log_scales + all, [](float v) { return v < MAX_LOG_SCALE; }); // also false for NaN
     if (!usable)
         throw Failure(PICME_NUMERICAL_ERROR, "a mixture with numbers that are not finite", "finite numbers",
                       "use provider cpu, or another bundle");
@@ -108,21 +110,37 @@ Mixture::Mixture(const float *weights, const float *centres, const float *log_sc
 
 double Mixture::weight(int primitive) const { return std::exp(log_weights[static_cast<std::size_t>(primitive)]); }
 
-double Mixture::ambiguity() const {
+double Mixture::ambiguity(const Ambiguity *calibration) const {
     double entropy = 0;
-    for (const double value : log_weights) {
-        const double weight = std::exp(value);
-        if (weight > 0) entropy -= weight * value;
+    for (int i = 0; i < size(); ++i) {
+        if (!(weight(i) > 0)) continue; // a primitive that never comes adds nothing
+        double log_share = log_weights[static_cast<std::size_t>(i)];
+        if (calibration) {
+            double share = 0;
+            for (int j = 0; j < size(); ++j) share += similarity(i, j, *calibration) * weight(j);
+            log_share = std::log(share);
+        }
+        entropy -= weight(i) * log_share;
     }
     return std::exp(entropy);
 }
 
+// 1 for primitives that look the same, 0 for those that have nothing in common.
+double Mixture::similarity(int a, int b, const Ambiguity &calibration) const {
+    double sum = 0;
+    for (int i = 0; i < d; ++i) {
+        const double gap = mean(a)[i] - mean(b)[i];
+        sum += gap * gap * (calibration.weights.empty() ? 1.0 : calibration.weights[static_cast<std::size_t>(i)]);
+    }
+    return std::exp(-std::pow(std::sqrt(sum) / calibration.scale, calibration.power));
+}
+
 std::vector<int> Mixture::order() const {
-    std::vector<int> made(log_weights.size());
-    std::iota(made.begin(), made.end(), 0);
-    std::stable_sort(made.begin(), made.end(),
+    std::vector<int> indices(log_weights.size());
+    std::iota(indices.begin(), indices.end(), 0);
+    std::stable_sort(indices.begin(), indices.end(),
                      [&](int a, int b) { return log_weights[static_cast<std::size_t>(a)] > log_weights[static_cast<std::size_t>(b)]; });
-    return made;
+    return indices;
 }
 
 // How far apart two primitives are: mean over dimensions of (difference of means)^2 / (sum of variances).
@@ -151,26 +169,26 @@ int Mixture::pick(double uniform, double temperature) const {
     std::vector<double> edges;
     double sum = 0;
     for (const double value : log_weights) edges.push_back(sum += std::exp((value - top) / temperature));
-    const auto found = std::upper_bound(edges.begin(), edges.end(), uniform * edges.back()) - edges.begin();
-    return std::min(static_cast<int>(found), size() - 1);
+    const auto index = std::upper_bound(edges.begin(), edges.end(), uniform * edges.back()) - edges.begin();
+    return std::min(static_cast<int>(index), size() - 1);
 }
 
-double Mixture::log_prob(int primitive, const std::vector<double> &noise) const {
+double Mixture::log_density(int primitive, const std::vector<double> &noise) const {
     const auto i = static_cast<std::size_t>(primitive);
     return log_weights[i] - log_volumes[i] - 0.5 * std::inner_product(noise.begin(), noise.end(), noise.begin(), 0.0);
 }
 
 std::vector<double> noise_of(const Draw &draw, int dimensions, std::uint32_t hole) {
-    std::vector<double> made;
-    made.reserve(static_cast<std::size_t>(dimensions));
+    std::vector<double> noise;
+    noise.reserve(static_cast<std::size_t>(dimensions));
     for (const float value : normals(draw.seed, draw.index, dimensions, hole, NOISE))
-        made.push_back(double{draw.temperature} * double{value});
-    return made;
+        noise.push_back(double{draw.temperature} * double{value});
+    return noise;
 }
 
-std::vector<Draw> draws(const std::vector<const Mixture *> &mixtures, const Wish &wish) {
-    if (wish.strategy == PICME_LIKELY) return likely(mixtures, wish);
-    return numbered(mixtures, wish, wish.strategy == PICME_DIVERSE, 0);
+std::vector<Draw> draws(const std::vector<const Mixture *> &mixtures, const SampleRequest &request) {
+    if (request.strategy == PICME_LIKELY) return likely(mixtures, request);
+    return numbered(mixtures, request, request.strategy == PICME_DIVERSE, 0);
 }
 
 } // namespace picme

@@ -1,4 +1,4 @@
-// Walks the protobuf message by its lengths, without copying. Refused: tensors whose data lie in another file, operators outside the
+// Walks through the protobuf message by its lengths, without copying. Refused: tensors whose data is in another file, operators outside the
 // standard sets, and local functions.
 #include "onnx_check.hpp"
 
@@ -18,17 +18,17 @@ enum Attribute { TENSOR = 5, SUBGRAPH = 6, TENSORS = 10, SUBGRAPHS = 11, SPARSE 
 enum Sparse { VALUES = 1, INDICES = 2 };
 enum Data { EXTERNAL = 13, LOCATION = 14 };
 
-constexpr int DEEPEST = 16; // nested graphs
+constexpr int MAX_DEPTH = 16; // of nested graphs
 
 struct Truncated {};
 
 struct Field {
     std::uint64_t number = 0, varint = 0;
-    bool is_view = false; // else it is a varint
+    bool is_view = false; // otherwise it is a varint
     std::string_view view;
 };
 
-// Gives the fields of a message one by one.
+// Yields the fields of a message one by one.
 class Fields {
 public:
     explicit Fields(std::string_view data) : data(data) {}
@@ -112,7 +112,7 @@ private:
     }
 
     void graph(std::string_view data, int depth) const {
-        if (depth > DEEPEST) throw bad("graphs nested " + std::to_string(depth) + " deep", "at most " + std::to_string(DEEPEST));
+        if (depth > MAX_DEPTH) throw bad("graphs nested " + std::to_string(depth) + " deep", "at most " + std::to_string(MAX_DEPTH));
         Field field;
         for (Fields fields(data); fields.next(field);) {
             if (!field.is_view) continue;

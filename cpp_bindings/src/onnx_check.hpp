@@ -1,4 +1,4 @@
-// What must be known of an ONNX file before a runtime may load it. Twin of picme_sdk/bundle/onnx_check.py.
+// Checks an ONNX file before a runtime may load it. The Python counterpart is picme_sdk/bundle/onnx_check.py.
 #pragma once
 
 #include <string>
@@ -6,7 +6,7 @@
 
 namespace picme {
 
-// Failure unless the ONNX model needs nothing but itself and the standard operators.
+// A Failure unless the ONNX model is self-contained and uses standard operators only.
 void check_self_contained(std::string_view model, const std::string &name);
 
 } // namespace picme

@@ -1,4 +1,4 @@
-// Sessions, their options, and the check that they are what the manifest says.
+// Sessions, their options, and the check that they match the manifest.
 #include "ort.hpp"
 
 #include "failure.hpp"
@@ -33,19 +33,19 @@ std::string first_line(const char *text) {
     return line.substr(0, 160);
 }
 
-// Appending a provider that can't be loaded is an error in the C interface, unlike Python's.
+// Appending a provider that can't be loaded is an error in the C interface, unlike in Python's.
 void append(Ort::SessionOptions &options, const std::string &device) {
     const OrtApi &api = Ort::GetApi();
     if (device == "cuda") {
-        OrtCUDAProviderOptionsV2 *made = nullptr;
-        Ort::ThrowOnError(api.CreateCUDAProviderOptions(&made));
-        const std::unique_ptr<OrtCUDAProviderOptionsV2, decltype(api.ReleaseCUDAProviderOptions)> own(made, api.ReleaseCUDAProviderOptions);
+        OrtCUDAProviderOptionsV2 *raw = nullptr;
+        Ort::ThrowOnError(api.CreateCUDAProviderOptions(&raw));
+        const std::unique_ptr<OrtCUDAProviderOptionsV2, decltype(api.ReleaseCUDAProviderOptions)> own(raw, api.ReleaseCUDAProviderOptions);
         options.AppendExecutionProvider_CUDA_V2(*own);
     } else if (device == "tensorrt") {
-        OrtTensorRTProviderOptionsV2 *made = nullptr;
-        Ort::ThrowOnError(api.CreateTensorRTProviderOptions(&made));
+        OrtTensorRTProviderOptionsV2 *raw = nullptr;
+        Ort::ThrowOnError(api.CreateTensorRTProviderOptions(&raw));
         const std::unique_ptr<OrtTensorRTProviderOptionsV2, decltype(api.ReleaseTensorRTProviderOptions)> own(
-            made, api.ReleaseTensorRTProviderOptions);
+            raw, api.ReleaseTensorRTProviderOptions);
         options.AppendExecutionProvider_TensorRT_V2(*own);
     } else if (device == "rtx") {
         options.AppendExecutionProvider("NvTensorRtRtx");
@@ -56,7 +56,7 @@ Ort::SessionOptions options_for(const std::string &device, int threads) {
     Ort::SessionOptions options;
     options.SetLogSeverityLevel(ORT_LOGGING_LEVEL_FATAL); // errors come as exceptions
     options.SetIntraOpNumThreads(threads);
-    // Each session has its own threads. Without this they go on spinning after a run and take the cores from the next graph.
+    // Each session has its own threads. Without this they keep spinning after a run and take the cores from the next graph.
     options.AddConfigEntry("session.force_spinning_stop", "1");
     try {
         append(options, device);
@@ -77,34 +77,38 @@ std::string type_name(ONNXTensorElementDataType type) {
     }
 }
 
-void check_signature(Signature found, const std::vector<Tensor> &tensors, const std::string &file) {
-    Signature wanted;
-    for (const Tensor &tensor : tensors) wanted.emplace_back(tensor.name, tensor.dtype, tensor.shape);
-    std::sort(found.begin(), found.end());
-    std::sort(wanted.begin(), wanted.end());
-    if (found != wanted)
+void check_signature(Signature actual, const std::vector<Tensor> &tensors, const std::string &file) {
+    Signature expected;
+    for (const Tensor &tensor : tensors) expected.emplace_back(tensor.name, tensor.dtype, tensor.shape);
+    std::sort(actual.begin(), actual.end());
+    std::sort(expected.begin(), expected.end());
+    if (actual != expected)
         throw bad_bundle(file + " has other tensors than picme.json lists", "the tensors of the manifest", "export the bundle again");
 }
 
-// What a manifest must say for the host's arithmetic to hold: the table "The three graphs" of docs/bundle.md.
+// What the host relies on: the table "The three graphs" of docs/bundle.md.
 void check_contract(const Manifest &manifest, const std::string &precision) {
-    const char *between = precision == "float16" ? "float16" : "float32"; // skips only; everything else has one type
     const std::int64_t s = manifest.image_size, k = manifest.primitives, d = manifest.latent;
     const GraphFile &encoder = manifest.graph("encoder", precision), &mixture = manifest.graph("mixture"),
                     &decoder = manifest.graph("decoder", precision);
+    const char *between = encoder.precision == "float16" ? "float16" : "float32"; // skips only; everything else has one type
     const auto same = [](const Tensor &tensor, const char *name, const char *dtype, const std::vector<std::int64_t> &shape) {
         return tensor.name == name && tensor.dtype == dtype && tensor.shape == shape;
     };
-    bool good = encoder.inputs.size() == 2 && encoder.outputs.size() >= 1 && mixture.inputs.size() == 1 && mixture.outputs.size() == 3 &&
-                decoder.inputs.size() == encoder.outputs.size() && decoder.outputs.size() == 1;
+    std::vector<Tensor> outputs = encoder.outputs; // context, skips, and maybe the flag that all of them are finite
+    const bool flagged = !outputs.empty() && outputs.back().name == "finite";
+    bool good = !flagged || same(outputs.back(), "finite", "uint8", {1});
+    if (flagged) outputs.pop_back();
+    good = good && encoder.inputs.size() == 2 && outputs.size() >= 1 && mixture.inputs.size() == 1 && mixture.outputs.size() == 3 &&
+           decoder.inputs.size() == outputs.size() && decoder.outputs.size() == 1;
     good = good && same(encoder.inputs[0], "image", "uint8", {1, s, s, 3}) && same(encoder.inputs[1], "mask", "uint8", {1, s, s, 1}) &&
            same(decoder.inputs[0], "z", "float32", {VARIES, d}) && same(decoder.outputs[0], "image", "uint8", {VARIES, s, s, 3}) &&
            same(mixture.outputs[0], "log_weights", "float32", {1, k}) && same(mixture.outputs[1], "means", "float32", {1, k, d}) &&
-           same(mixture.outputs[2], "log_scales", "float32", {1, k, d}) && encoder.outputs[0].shape.size() == 2 &&
-           same(mixture.inputs[0], "context", "float32", encoder.outputs[0].shape) && encoder.outputs[0].name == "context";
-    for (std::size_t i = 1; good && i < encoder.outputs.size(); ++i) {
+           same(mixture.outputs[2], "log_scales", "float32", {1, k, d}) && outputs[0].shape.size() == 2 &&
+           same(mixture.inputs[0], "context", "float32", outputs[0].shape) && same(outputs[0], "context", "float32", outputs[0].shape);
+    for (std::size_t i = 1; good && i < outputs.size(); ++i) {
         const std::string skip = "skip_" + std::to_string(i - 1);
-        good = same(encoder.outputs[i], skip.c_str(), between, decoder.inputs[i].shape) &&
+        good = same(outputs[i], skip.c_str(), between, decoder.inputs[i].shape) &&
                same(decoder.inputs[i], skip.c_str(), between, decoder.inputs[i].shape);
         for (const std::int64_t size : decoder.inputs[i].shape) good = good && size != VARIES;
     }
@@ -149,12 +153,12 @@ Graph::Graph(const Ort::Env &env, const std::string &model, const GraphFile &ent
 }
 
 std::vector<Ort::Value> Graph::run(const std::vector<const OrtValue *> &inputs) const {
-    std::vector<OrtValue *> made(output_names.size(), nullptr);
+    std::vector<OrtValue *> values(output_names.size(), nullptr);
     Ort::ThrowOnError(Ort::GetApi().Run(session, nullptr, input_names.data(), inputs.data(), inputs.size(), output_names.data(),
-                                        made.size(), made.data()));
+                                        values.size(), values.data()));
     std::vector<Ort::Value> outputs;
-    for (OrtValue *value : made) outputs.emplace_back(value);
-    for (std::size_t i = 0; i < outputs.size(); ++i) { // a graph's declared shapes bind nobody: look at what came
+    for (OrtValue *value : values) outputs.emplace_back(value);
+    for (std::size_t i = 0; i < outputs.size(); ++i) { // a graph need not produce the shapes that it declares
         const auto shape = outputs[i].GetTensorTypeAndShapeInfo().GetShape();
         const auto &wanted = entry_.outputs[i].shape;
         const bool fits = shape.size() == wanted.size() && std::equal(shape.begin(), shape.end(), wanted.begin(),
@@ -167,49 +171,51 @@ std::vector<Ort::Value> Graph::run(const std::vector<const OrtValue *> &inputs) 
 }
 
 Backend::Backend(const Bundle &bundle, const std::string &device, const std::string &precision, int threads)
-    : device(device), cores(device != "cpu" ? 1 : threads ? threads : std::max(1, static_cast<int>(std::thread::hardware_concurrency()))),
+    : device(device), cores(device != "cpu" ? 1
+                            : threads       ? threads
+                                            : std::max(1, static_cast<int>(std::thread::hardware_concurrency()))),
       // A CPU gains nothing from larger batches, which cost memory.
       batch(std::min(device == "cpu" ? (8 + cores - 1) / cores * cores : 64, bundle.manifest().max_batch)),
       env(ORT_LOGGING_LEVEL_FATAL, "picme"), encoder(open_graph(env, bundle, "encoder", precision, device, threads)),
-      mixture(open_graph(env, bundle, "mixture", precision, device, 1)), // too small to share
-      together(open_graph(env, bundle, "decoder", precision, device, threads)) {
-    if (cores > 1 && cores <= batch) alone = std::make_unique<Graph>(open_graph(env, bundle, "decoder", precision, device, 1));
+      mixture(open_graph(env, bundle, "mixture", precision, device, 1)), // too small for several threads
+      decoder(open_graph(env, bundle, "decoder", precision, device, threads)) {
+    if (cores > 1 && cores <= batch) single_thread = std::make_unique<Graph>(open_graph(env, bundle, "decoder", precision, device, 1));
 }
 
 std::vector<std::uint8_t> Backend::decode(std::vector<float> &z, const std::vector<Ort::Value> &skips) const {
-    const auto d = static_cast<std::size_t>(together.entry().inputs[0].shape[1]), n = z.size() / d;
-    const std::vector<std::int64_t> &shape = together.entry().outputs[0].shape;
+    const auto d = static_cast<std::size_t>(decoder.entry().inputs[0].shape[1]), n = z.size() / d;
+    const std::vector<std::int64_t> &shape = decoder.entry().outputs[0].shape;
     const auto bytes = static_cast<std::size_t>(shape[1] * shape[2] * shape[3]);
     std::vector<std::uint8_t> squares(n * bytes);
-    const std::size_t side_by_side = alone ? n - n % static_cast<std::size_t>(cores) : 0;
+    const std::size_t in_parallel = single_thread ? n - n % static_cast<std::size_t>(cores) : 0;
     std::atomic<std::size_t> next{0};
     std::mutex failing;
     std::exception_ptr failure;
     const auto work = [&]() noexcept {
-        for (std::size_t i = next++; i < side_by_side; i = next++) {
+        for (std::size_t i = next++; i < in_parallel; i = next++) {
             try {
-                decode(*alone, z.data() + i * d, 1, skips, squares.data() + i * bytes);
+                decode(*single_thread, z.data() + i * d, 1, skips, squares.data() + i * bytes);
             } catch (...) {
                 const std::lock_guard<std::mutex> lock(failing);
                 failure = std::current_exception();
-                next = side_by_side; // nobody begins another one
+                next = in_parallel; // no thread starts another one
             }
         }
     };
-    std::vector<std::thread> crew;
-    crew.reserve(static_cast<std::size_t>(cores)); // nothing may fail between a thread's start and its join
+    std::vector<std::thread> helpers;
+    helpers.reserve(static_cast<std::size_t>(cores)); // nothing may throw between a thread's start and its join
     try {
-        if (side_by_side)
-            for (int i = 1; i < cores; ++i) crew.emplace_back(work);
+        if (in_parallel)
+            for (int i = 1; i < cores; ++i) helpers.emplace_back(work);
     } catch (const std::exception &) {
-        // The system gives no more threads, or no memory for one: fewer do the same work.
+        // The system has no more threads or memory for one: fewer threads do the same work.
     }
     work();
-    for (std::thread &thread : crew) thread.join();
+    for (std::thread &thread : helpers) thread.join();
     if (failure) std::rethrow_exception(failure);
-    if (side_by_side < n)
-        decode(together, z.data() + side_by_side * d, static_cast<std::int64_t>(n - side_by_side), skips,
-               squares.data() + side_by_side * bytes);
+    if (in_parallel < n)
+        decode(decoder, z.data() + in_parallel * d, static_cast<std::int64_t>(n - in_parallel), skips,
+               squares.data() + in_parallel * bytes);
     return squares;
 }
 
@@ -217,11 +223,11 @@ void Backend::decode(const Graph &graph, float *z, std::int64_t n, const std::ve
     const Ort::Value latents = tensor_over(z, {n, graph.entry().inputs[0].shape[1]});
     std::vector<const OrtValue *> inputs{latents};
     for (const Ort::Value &skip : skips) inputs.push_back(skip);
-    const Ort::Value made = std::move(graph.run(inputs).front());
-    const auto found = made.GetTensorTypeAndShapeInfo();
-    if (found.GetShape()[0] != n)
+    const Ort::Value images = std::move(graph.run(inputs).front());
+    const auto shape = images.GetTensorTypeAndShapeInfo();
+    if (shape.GetShape()[0] != n)
         throw bad_bundle("a decoder with another number of results", std::to_string(n), "export the bundle again");
-    std::copy_n(made.GetTensorData<std::uint8_t>(), found.GetElementCount(), squares);
+    std::copy_n(images.GetTensorData<std::uint8_t>(), shape.GetElementCount(), squares);
 }
 
 std::unique_ptr<Backend> open_backend(const Bundle &bundle, const std::string &device, const std::string &precision, int threads) {
@@ -241,7 +247,7 @@ std::unique_ptr<Backend> open_backend(const Bundle &bundle, const std::string &d
         }
     }
     if (device == "auto") throw unavailable("ONNX Runtime without any provider", "CPUExecutionProvider");
-    throw bad_argument("provider '" + device + "'", "auto, cpu, cuda, tensorrt or rtx", "choose one of them");
+    throw bad_argument("provider '" + device + "'", "one that picme.h lists", "choose another");
 }
 
 } // namespace picme

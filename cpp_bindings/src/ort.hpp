@@ -1,4 +1,4 @@
-// ONNX Runtime: the library opened at run time, and one session per graph. Nothing here is linked: the host application picks the build.
+// ONNX Runtime: the library is opened at run time, with one session per graph. Nothing is linked: the host application chooses the build.
 #pragma once
 
 #include "bundle.hpp"
@@ -19,7 +19,7 @@ class Graph {
 public:
     Graph(const Ort::Env &env, const std::string &model, const GraphFile &entry, const Ort::SessionOptions &options);
 
-    // Inputs in the manifest's order; so are the outputs.
+    // Inputs and outputs are in the manifest's order.
     std::vector<Ort::Value> run(const std::vector<const OrtValue *> &inputs) const;
     const GraphFile &entry() const { return entry_; }
 
@@ -32,30 +32,30 @@ private:
 // The three graphs on one device.
 struct Backend {
     std::string device; // such as "cpu"
-    int cores;          // that decode side by side; 1 on a GPU
-    int batch;          // results that one decoder call should make
+    int cores;          // that decode in parallel; 1 on a GPU
+    int batch;          // results of one decoder call
     Ort::Env env;
     Graph encoder, mixture;
 
     Backend(const Bundle &bundle, const std::string &device, const std::string &precision, int threads);
 
-    // Squares [n, s, s, 3], one after the other, for latents z [n, d]. A result a core as far as there is one for every core (threads that
-    // share a result wait for each other at every operator); what is left is decoded by all cores together.
+    // Squares [n, s, s, 3] for latents z [n, d]. As long as there is a result for every core, each core decodes its own, because threads
+    // that share a result wait for each other at every operator; the remaining results are decoded by all cores together.
     std::vector<std::uint8_t> decode(std::vector<float> &z, const std::vector<Ort::Value> &skips) const;
 
 private:
-    Graph together;
-    std::unique_ptr<Graph> alone; // on one thread; none where there is one core
+    Graph decoder;                        // on all cores
+    std::unique_ptr<Graph> single_thread; // the decoder on one thread; null where there is one core
 
     void decode(const Graph &graph, float *z, std::int64_t n, const std::vector<Ort::Value> &skips, std::uint8_t *squares) const;
 };
 
-// Opens the library once a process: `path`, else the environment's PICME_ONNXRUNTIME, else where the loader looks. Gives its version.
+// Opens the library once per process: `path`, else the environment's PICME_ONNXRUNTIME, else where the loader looks. Returns its version.
 std::string open_runtime(const char *path);
 // A named device ("cpu", "cuda", "tensorrt", "rtx") or the best that works ("auto").
 std::unique_ptr<Backend> open_backend(const Bundle &bundle, const std::string &device, const std::string &precision, int threads);
 
-// A tensor over memory that the caller keeps.
+// A tensor over memory that the caller owns.
 template <typename T>
 Ort::Value tensor_over(T *data, const std::vector<std::int64_t> &shape) {
     std::size_t count = 1;

@@ -1,4 +1,4 @@
-// Finds and opens the ONNX Runtime library. It stays open until the process ends, as ONNX Runtime asks for.
+// Finds and opens the ONNX Runtime library. It stays open until the process ends, as ONNX Runtime requires.
 #include "failure.hpp"
 #include "ort.hpp"
 
@@ -24,16 +24,16 @@ void *open_library(const char *path) {
     constexpr int HOW = RTLD_NOW | RTLD_LOCAL;
     if (!path) path = std::getenv("PICME_ONNXRUNTIME");
     if (path && *path) {
-        if (void *found = dlopen(path, HOW)) return found;
+        if (void *library = dlopen(path, HOW)) return library;
         const char *why = dlerror();
         throw unavailable(why ? why : path);
     }
     for (const char *place : PLACES)
-        if (void *found = dlopen(place, HOW)) return found;
+        if (void *library = dlopen(place, HOW)) return library;
     throw unavailable("no ONNX Runtime library where the loader looks");
 }
 
-// GetApi(21) of a library that is too old prints a line and gives NULL, so its version is asked for first.
+// GetApi(21) of a library that is too old prints a line and returns NULL, so its version is checked first.
 const OrtApi *api_of(void *library, std::string &version) {
     using Entry = const OrtApiBase *(ORT_API_CALL *)();
     const auto entry = reinterpret_cast<Entry>(dlsym(library, "OrtGetApiBase"));
@@ -52,18 +52,18 @@ const OrtApi *api_of(void *library, std::string &version) {
 
 std::string open_runtime(const char *path) {
     static std::mutex guard;
-    static void *opened = nullptr; // sessions of one process share one library: its tables are global in the C++ wrapper
+    static void *opened = nullptr; // one per process, because the C++ wrapper keeps the function table in a global
     static std::string version;
     const std::lock_guard<std::mutex> lock(guard);
     if (opened && !(path && *path)) return version;
     void *library = open_library(path);
     if (library == opened) {
-        dlclose(library); // counted only
+        dlclose(library); // only lowers the reference count
         return version;
     }
     if (opened) {
         dlclose(library);
-        throw Failure(PICME_BACKEND_UNAVAILABLE, std::string(path) + " beside another ONNX Runtime", "one library a process",
+        throw Failure(PICME_BACKEND_UNAVAILABLE, std::string(path) + " beside another ONNX Runtime", "one library per process",
                       "use the first one everywhere");
     }
     try {

@@ -11,7 +11,7 @@
 namespace picme {
 namespace {
 
-// Weights of red, green and blue in grey, in 65536ths (ITU-R BT.601), as Pillow has them.
+// Weights of red, green and blue in grey, in 65536ths (ITU-R BT.601), as in Pillow.
 std::uint8_t grey_of(const std::uint8_t *rgb) {
     return static_cast<std::uint8_t>((rgb[0] * 19595u + rgb[1] * 38470u + rgb[2] * 7471u + 0x8000u) >> 16);
 }
@@ -46,9 +46,9 @@ Photo::Photo(const std::uint8_t *source, std::size_t stride, int width, int heig
 bool Photo::swapped() const { return format_ == PICME_BGR8 || format_ == PICME_BGRA8; }
 
 std::vector<std::uint8_t> Photo::alpha() const {
-    std::vector<std::uint8_t> made(pixels.size() / 4);
-    for (std::size_t i = 0; i < made.size(); ++i) made[i] = pixels[4 * i + 3];
-    return made;
+    std::vector<std::uint8_t> values(pixels.size() / 4);
+    for (std::size_t i = 0; i < values.size(); ++i) values[i] = pixels[4 * i + 3];
+    return values;
 }
 
 void Photo::read_rgb(int row, int left, int right, std::uint8_t *rgb) const {

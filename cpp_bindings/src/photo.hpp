@@ -1,4 +1,4 @@
-// Photos in and out: reads RGB from any pixel format, and changes pixels inside a hole only. Twin of picme_sdk/pixels/photo.py.
+// Photos in and out: reads RGB from any pixel format, and changes only pixels inside a hole. The Python counterpart is picme_sdk/pixels/photo.py.
 #pragma once
 
 #include <cstddef>
@@ -16,7 +16,7 @@ struct Box {
     bool operator<(const Box &other) const; // by left, top, right, bottom
 };
 
-// Pixels that somebody else owns.
+// Pixels that the caller owns.
 struct PixelView {
     std::uint8_t *pixels = nullptr;
     std::size_t stride = 0;
@@ -40,7 +40,7 @@ public:
     // RGB of the columns [left, right) of one row.
     void read_rgb(int row, int left, int right, std::uint8_t *rgb) const;
     void copy_to(const PixelView &target) const;
-    // Changes the target where alpha > 0, elsewhere not a bit. `rgb` and `alpha` are the box's own; `opaque` also sets the alpha channel.
+    // Changes the target where alpha > 0 and not a bit elsewhere. `rgb` and `alpha` cover the box; `opaque` also sets the alpha channel.
     void blend(const PixelView &target, const Box &box, const std::uint8_t *rgb, std::size_t rgb_stride, const std::uint8_t *alpha,
                bool opaque) const;
 
@@ -51,7 +51,7 @@ private:
     bool swapped() const; // blue first
 };
 
-// Channels of a picme_format; 0 if there is no such format.
+// The number of channels of a picme_format; 0 if there is no such format.
 int channels_of(int format);
 
 } // namespace picme

@@ -1,4 +1,4 @@
-// Weights are computed in double as Pillow does, then rounded to 22 bits behind the point for pictures.
+// Weights are computed in double, as in Pillow, then rounded to 22 fractional bits for pictures.
 #include "resize.hpp"
 
 #include <algorithm>
@@ -8,7 +8,7 @@ namespace picme {
 namespace {
 
 constexpr int BITS = 22;         // 32, less 8 for the value and 2 for weights beyond 0..1
-constexpr double TOUCHED = 1e-6; // share of a pixel from which on it counts
+constexpr double TOUCHED = 1e-6; // the smallest share of a pixel that counts
 
 double triangle(double x) {
     x = std::fabs(x);
@@ -23,10 +23,10 @@ double cubic(double x) {
 }
 
 std::vector<std::int32_t> fixed(const std::vector<double> &weights) {
-    std::vector<std::int32_t> made;
-    made.reserve(weights.size());
-    for (const double weight : weights) made.push_back(static_cast<std::int32_t>((weight < 0 ? -0.5 : 0.5) + weight * (1 << BITS)));
-    return made;
+    std::vector<std::int32_t> fixed;
+    fixed.reserve(weights.size());
+    for (const double weight : weights) fixed.push_back(static_cast<std::int32_t>((weight < 0 ? -0.5 : 0.5) + weight * (1 << BITS)));
+    return fixed;
 }
 
 std::uint8_t clip(std::int32_t sum) { return static_cast<std::uint8_t>(std::clamp(sum >> BITS, 0, 255)); }
@@ -51,7 +51,7 @@ Taps::Taps(int in, float low, float high, int out, const Filter &filter) {
             sum += weights.back();
         }
         for (std::size_t w = span.offset; sum != 0 && w < weights.size(); ++w) weights[w] /= sum;
-        for (; span.length > 1 && weights.back() == 0; --span.length) weights.pop_back(); // where nothing is scaled: one tap
+        for (; span.length > 1 && weights.back() == 0; --span.length) weights.pop_back(); // one weight is left where nothing is scaled
         spans.push_back(span);
     }
 }
@@ -75,7 +75,7 @@ std::vector<std::uint8_t> resample_rgb(const Taps &columns, const Taps &rows, co
             for (const std::int32_t value : sum) *out++ = clip(value);
         }
     }
-    std::vector<std::uint8_t> made(rows.spans.size() * line_size);
+    std::vector<std::uint8_t> pixels(rows.spans.size() * line_size);
     std::vector<std::int32_t> sums(line_size);
     for (std::size_t row = 0; row < rows.spans.size(); ++row) {
         const Taps::Span &span = rows.spans[row];
@@ -85,15 +85,15 @@ std::vector<std::uint8_t> resample_rgb(const Taps &columns, const Taps &rows, co
             const std::uint8_t *in = between.data() + places(y - top) * line_size;
             for (std::size_t i = 0; i < line_size; ++i) sums[i] += in[i] * weight;
         }
-        std::transform(sums.begin(), sums.end(), made.begin() + static_cast<std::ptrdiff_t>(row * line_size), clip);
+        std::transform(sums.begin(), sums.end(), pixels.begin() + static_cast<std::ptrdiff_t>(row * line_size), clip);
     }
-    return made;
+    return pixels;
 }
 
 std::vector<std::uint8_t> resample_touched(const Taps &columns, const Taps &rows, const Window &window,
                                            const std::function<const std::uint8_t *(int row)> &read) {
     const std::size_t width = columns.spans.size(), line_size = places(window.right - window.left);
-    std::vector<double> line(places(std::max(columns.last(), window.right)), 1.0); // a row outside the window: all is unknown
+    std::vector<double> line(places(std::max(columns.last(), window.right)), 1.0); // a row outside the window: everything is unknown
     const auto horizontal = [&](float *out) {
         for (const Taps::Span &span : columns.spans) {
             double sum = 0;
@@ -116,7 +116,7 @@ std::vector<std::uint8_t> resample_touched(const Taps &columns, const Taps &rows
         std::transform(before.begin(), before.end(), line.begin() + window.left, [](std::uint8_t v) { return v ? 1.0 : 0.0; });
         horizontal(out);
     }
-    std::vector<std::uint8_t> made(rows.spans.size() * width);
+    std::vector<std::uint8_t> touched(rows.spans.size() * width);
     std::vector<double> sums(width);
     for (std::size_t row = 0; row < rows.spans.size(); ++row) {
         const Taps::Span &span = rows.spans[row];
@@ -126,9 +126,10 @@ std::vector<std::uint8_t> resample_touched(const Taps &columns, const Taps &rows
             const float *in = y < top || y >= bottom ? outside.data() : between.data() + places(y - top) * width;
             for (std::size_t i = 0; i < width; ++i) sums[i] += double{in[i]} * weight;
         }
-        for (std::size_t i = 0; i < width; ++i) made[row * width + i] = static_cast<float>(sums[i]) > static_cast<float>(TOUCHED) ? 255 : 0;
+        for (std::size_t i = 0; i < width; ++i)
+            touched[row * width + i] = static_cast<float>(sums[i]) > static_cast<float>(TOUCHED) ? 255 : 0;
     }
-    return made;
+    return touched;
 }
 
 } // namespace picme

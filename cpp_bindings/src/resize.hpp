@@ -15,7 +15,7 @@ struct Filter {
 extern const Filter BILINEAR; // antialiased: widened when shrinking
 extern const Filter BICUBIC;  // a = -0.5
 
-// Where each output sample reads: `length` weights from `first` on.
+// The inputs of each output sample: `length` weights, starting at `first`.
 struct Taps {
     struct Span {
         int first = 0, length = 0;
@@ -24,17 +24,17 @@ struct Taps {
     std::vector<Span> spans;
     std::vector<double> weights;
 
-    // `out` samples of [low, high), a part of a line of `in` samples. Floats, because Pillow's box has floats.
+    // `out` samples of [low, high), which is part of a line of `in` samples. The limits are floats because Pillow's are.
     Taps(int in, float low, float high, int out, const Filter &filter);
 
     int first() const { return spans.front().first; }
-    int last() const { return spans.back().first + spans.back().length; } // one behind
+    int last() const { return spans.back().first + spans.back().length; } // the index after the last input
 };
 
 // Fills a line of interleaved RGB pixels: columns [left, right) of one row.
 using RowReader = std::function<void(int row, std::uint8_t *line)>;
 
-// The part of a picture that exists, [left, right) x [top, bottom); what lies outside counts as zero.
+// The part of a picture that exists, [left, right) x [top, bottom); everything outside counts as zero.
 struct Window {
     int left, top, right, bottom;
 };
@@ -42,7 +42,7 @@ struct Window {
 // RGB samples of a picture: `columns` and `rows` say where the outputs lie, `read` gives row y's pixels of the window.
 std::vector<std::uint8_t> resample_rgb(const Taps &columns, const Taps &rows, const Window &window, const RowReader &read);
 
-// Which outputs are made from anything that is not kept: a nonzero value of the window, or what lies outside it.
+// Which outputs depend on a pixel that is not kept: a nonzero value of the window, or anything outside it.
 std::vector<std::uint8_t> resample_touched(const Taps &columns, const Taps &rows, const Window &window,
                                            const std::function<const std::uint8_t *(int row)> &read);
 

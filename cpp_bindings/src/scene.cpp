@@ -1,6 +1,7 @@
 // The flow: encode once, mixture, then for each batch latents, decoder, seam, and the fill into the caller's pixels.
 #include "scene.hpp"
 
+#include "contract.hpp"
 #include "failure.hpp"
 
 #include <algorithm>
@@ -16,16 +17,16 @@ using Clock = std::chrono::steady_clock;
 double milliseconds_since(Clock::time_point start) { return std::chrono::duration<double, std::milli>(Clock::now() - start).count(); }
 
 std::vector<double> line(const std::vector<double> &a, double wa, const std::vector<double> &b, double wb) {
-    std::vector<double> made(a.size());
-    std::transform(a.begin(), a.end(), b.begin(), made.begin(), [&](double x, double y) { return wa * x + wb * y; });
-    return made;
+    std::vector<double> sum(a.size());
+    std::transform(a.begin(), a.end(), b.begin(), sum.begin(), [&](double x, double y) { return wa * x + wb * y; });
+    return sum;
 }
 
 double dot(const std::vector<double> &a, const std::vector<double> &b) { return std::inner_product(a.begin(), a.end(), b.begin(), 0.0); }
 
 Latent varied(Latent latent, const Recipe &recipe, std::uint32_t hole) {
     const auto fresh = normals(recipe.draw.seed, recipe.draw.index, static_cast<int>(latent.noise.size()), hole, VARIATION);
-    const double strength = recipe.amount, kept = std::sqrt(1 - strength * strength); // the mixed noise stays as large as the two were
+    const double strength = recipe.amount, kept = std::sqrt(1 - strength * strength); // the mixed noise keeps its variance
     latent.noise = line(latent.noise, kept, std::vector<double>(fresh.begin(), fresh.end()), strength);
     return latent;
 }
@@ -48,12 +49,11 @@ Model::Model(const std::string &path, const char *library, const std::string &pr
     runtime = "onnxruntime " + open_runtime(library);
     backend = open_backend(bundle, provider, precision, threads);
     manifest = bundle.manifest();
-    id = manifest.model_id();
     load_ms = milliseconds_since(start);
 }
 
 Scene::Scene(std::shared_ptr<const Model> given, Photo photo, const Mask &mask, int context, bool opaque)
-    : model(std::move(given)), photo_(std::move(photo)), opaque(opaque) {
+    : model(std::move(given)), photo_(std::move(photo)), opaque(opaque), settings{context == model->manifest.image_size ? 0 : context, 0} {
     const auto start = Clock::now();
     for (Hole &hole : find_holes(photo_, mask, model->manifest.image_size, context)) regions.push_back(encode(std::move(hole)));
     encode_ms_ = milliseconds_since(start);
@@ -65,11 +65,19 @@ Region Scene::encode(Hole hole) const {
     const Ort::Value image = tensor_over(hole.image.data(), {1, side, side, 3}),
                      hidden = tensor_over(hole.hidden.data(), {1, side, side, 1});
     std::vector<Ort::Value> skips = backend.encoder.run({image, hidden});
-    hole.image = {}, hole.hidden = {}; // the encoder has seen them
+    hole.image = {}, hole.hidden = {}; // the encoder has read them
     const Ort::Value context = std::move(skips.front());
     skips.erase(skips.begin());
-    const float *values = context.GetTensorData<float>();
-    if (!std::all_of(values, values + context.GetTensorTypeAndShapeInfo().GetElementCount(), [](float v) { return std::isfinite(v); }))
+    bool finite = false;
+    if (backend.encoder.entry().outputs.back().name == "finite") {
+        finite = *skips.back().GetTensorData<std::uint8_t>() != 0;
+        skips.pop_back();
+    } else { // a graph without the flag: at least what the mixture reads is checked
+        const float *values = context.GetTensorData<float>();
+        finite =
+            std::all_of(values, values + context.GetTensorTypeAndShapeInfo().GetElementCount(), [](float v) { return std::isfinite(v); });
+    }
+    if (!finite)
         throw Failure(PICME_NUMERICAL_ERROR, "encoder output that is not finite", "finite numbers", "use provider cpu, or another bundle");
     const std::vector<Ort::Value> mixture = backend.mixture.run({context});
     return {std::move(hole), std::move(skips),
@@ -77,20 +85,31 @@ Region Scene::encode(Hole hole) const {
                     model->manifest.primitives, model->manifest.latent)};
 }
 
-std::vector<RecipePtr> Scene::sample(const Wish &wish) const {
+std::vector<RecipePtr> Scene::sample(const SampleRequest &request) const {
     std::vector<const Mixture *> mixtures;
     for (const Region &region : regions) mixtures.push_back(&region.mixture);
-    std::vector<RecipePtr> made;
-    for (Draw &draw : draws(mixtures, wish)) made.push_back(drawn(std::move(draw)));
-    return made;
+    std::vector<RecipePtr> recipes;
+    for (Draw &draw : draws(mixtures, request)) recipes.push_back(drawn(std::move(draw)));
+    return recipes;
 }
 
-RecipePtr Scene::recipe(const char *token) const { return decode_token(token, model->id); }
+RecipePtr Scene::recipe(const char *token) const {
+    const Token decoded = decode_token(token, model->manifest.model_id);
+    const auto shown = [](const Settings &s) {
+        return "context " + std::to_string(s.context) + ", detail " + std::string(DETAILS.begin()[s.detail]);
+    };
+    if (decoded.settings && !(*decoded.settings == settings))
+        throw Failure(PICME_BAD_TOKEN, "a token made with " + shown(*decoded.settings), shown(settings) + ", as this scene has",
+                      "encode the photo as it was encoded for the token");
+    return decoded.recipe;
+}
+
+double Scene::ambiguity() const { return mixture().ambiguity(model->manifest.ambiguity ? &*model->manifest.ambiguity : nullptr); }
 
 std::vector<Latent> Scene::latents(const Recipe &recipe) const {
-    std::vector<Latent> made;
+    std::vector<Latent> points;
     if (recipe.kind == Recipe::Drawn) {
-        // A blend may join draws of different numbers of holes; only its first was looked at.
+        // A blend may join draws for different numbers of holes; each is checked.
         if (recipe.draw.primitives.size() != regions.size())
             throw Failure(PICME_BAD_TOKEN, "a token for " + std::to_string(recipe.draw.primitives.size()) + " holes",
                           std::to_string(regions.size()) + ", as this scene has", "use the same mask");
@@ -100,33 +119,34 @@ std::vector<Latent> Scene::latents(const Recipe &recipe) const {
             if (i >= mixture.size())
                 throw Failure(PICME_BAD_TOKEN, "primitive " + std::to_string(i), "0 to " + std::to_string(mixture.size() - 1),
                               "use a token of this model");
-            made.push_back(
+            points.push_back(
                 {i, {mixture.mean(i), mixture.mean(i) + d}, {mixture.scale(i), mixture.scale(i) + d}, noise_of(recipe.draw, d, hole)});
         }
-        return made;
+        return points;
     }
-    made = latents(*recipe.first);
+    points = latents(*recipe.first);
     const std::vector<Latent> others = recipe.kind == Recipe::Blend ? latents(*recipe.second) : std::vector<Latent>{};
-    for (std::uint32_t hole = 0; hole < made.size(); ++hole)
-        made[hole] =
-            recipe.kind == Recipe::Blend ? blended(made[hole], others[hole], recipe.amount) : varied(std::move(made[hole]), recipe, hole);
-    return made;
+    for (std::uint32_t hole = 0; hole < points.size(); ++hole)
+        points[hole] = recipe.kind == Recipe::Blend ? blended(points[hole], others[hole], recipe.amount)
+                                                    : varied(std::move(points[hole]), recipe, hole);
+    return points;
 }
 
 std::vector<Completion> Scene::decode(const std::vector<RecipePtr> &recipes, const std::vector<PixelView> &targets) const {
-    std::vector<Completion> made;
+    std::vector<Completion> completions;
     const auto batch = static_cast<std::size_t>(model->backend->batch);
     for (std::size_t start = 0; start < recipes.size(); start += batch)
-        decode_batch(recipes.data() + start, targets.data() + start, std::min(batch, recipes.size() - start), made);
-    return made;
+        decode_batch(recipes.data() + start, targets.data() + start, std::min(batch, recipes.size() - start), completions);
+    return completions;
 }
 
-void Scene::decode_batch(const RecipePtr *recipes, const PixelView *targets, std::size_t count, std::vector<Completion> &made) const {
+void Scene::decode_batch(const RecipePtr *recipes, const PixelView *targets, std::size_t count,
+                         std::vector<Completion> &completions) const {
     const auto start = Clock::now();
     std::vector<std::vector<Latent>> points;
-    std::vector<std::string> tokens; // first, because a recipe may have grown too long for one
+    std::vector<std::string> tokens; // encoded first, because a recipe may have grown too long for a token
     for (std::size_t i = 0; i < count; ++i) {
-        tokens.push_back(encode_token(*recipes[i], model->id));
+        tokens.push_back(encode_token(*recipes[i], model->manifest.model_id, settings));
         points.push_back(latents(*recipes[i]));
     }
     std::vector<std::vector<std::uint8_t>> squares; // of each hole [n, s, s, 3]
@@ -141,17 +161,16 @@ void Scene::decode_batch(const RecipePtr *recipes, const PixelView *targets, std
     const std::size_t square_bytes =
         static_cast<std::size_t>(model->manifest.image_size) * static_cast<std::size_t>(model->manifest.image_size) * 3;
     for (std::size_t hole = 0; hole < regions.size(); ++hole)
-        for (std::size_t i = 0; i < count; ++i)
-            regions[hole].hole.seam.heal(squares[hole].data() + i * square_bytes);
+        for (std::size_t i = 0; i < count; ++i) regions[hole].hole.seam.heal(squares[hole].data() + i * square_bytes);
     const double each = milliseconds_since(start) / static_cast<double>(count);
     for (std::size_t i = 0; i < count; ++i) {
         photo_.copy_to(targets[i]);
         Completion done{points[i][0].primitive, mixture().weight(points[i][0].primitive), 0, each, std::move(tokens[i])};
         for (std::size_t hole = 0; hole < regions.size(); ++hole) {
             regions[hole].hole.fill(photo_, targets[i], squares[hole].data() + i * square_bytes, opaque);
-            done.log_prob += regions[hole].mixture.log_prob(points[i][hole].primitive, points[i][hole].noise);
+            done.log_density += regions[hole].mixture.log_density(points[i][hole].primitive, points[i][hole].noise);
         }
-        made.push_back(std::move(done));
+        completions.push_back(std::move(done));
     }
 }
 

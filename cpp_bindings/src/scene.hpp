@@ -1,4 +1,5 @@
-// The two handles behind the C contract: a loaded model, and a photo that was encoded once. Twin of picme_sdk/{completer,scene}.py.
+// The two handles behind the C interface: a loaded model, and a photo that was encoded once. The Python counterparts are completer.py and
+// scene.py.
 #pragma once
 
 #include "crops.hpp"
@@ -15,7 +16,6 @@ namespace picme {
 // A model, ready to run. Immutable.
 struct Model {
     Manifest manifest;
-    std::string id;
     std::string runtime; // such as "onnxruntime 1.31.1"
     std::unique_ptr<Backend> backend;
     double load_ms;
@@ -32,7 +32,7 @@ struct Region {
 
 struct Completion {
     int primitive = 0;
-    double weight = 0, log_prob = 0, decode_ms = 0;
+    double weight = 0, log_density = 0, decode_ms = 0;
     std::string token;
 };
 
@@ -50,11 +50,12 @@ public:
 
     const Photo &photo() const { return photo_; }
     const Mixture &mixture() const { return regions.front().mixture; } // of the largest hole
+    double ambiguity() const;                                          // of the largest hole
     std::size_t holes() const { return regions.size(); }
     double encode_ms() const { return encode_ms_; }
 
-    std::vector<RecipePtr> sample(const Wish &wish) const;
-    RecipePtr recipe(const char *token) const;
+    std::vector<RecipePtr> sample(const SampleRequest &request) const;
+    RecipePtr recipe(const char *token) const; // Failure if the token is of another model or was made with other settings
     // Decodes recipe i into targets[i], in batches.
     std::vector<Completion> decode(const std::vector<RecipePtr> &recipes, const std::vector<PixelView> &targets) const;
 
@@ -62,12 +63,13 @@ private:
     std::shared_ptr<const Model> model;
     Photo photo_;
     bool opaque;
+    Settings settings;
     std::vector<Region> regions;
     double encode_ms_ = 0;
 
     Region encode(Hole hole) const;
     std::vector<Latent> latents(const Recipe &recipe) const; // one a hole
-    void decode_batch(const RecipePtr *recipes, const PixelView *targets, std::size_t count, std::vector<Completion> &made) const;
+    void decode_batch(const RecipePtr *recipes, const PixelView *targets, std::size_t count, std::vector<Completion> &completions) const;
 };
 
 } // namespace picme

@@ -1,4 +1,4 @@
-// Puts fills back: leads a decoded square to the photo along the hole's edge, scales it to the photo and blends it in.
+// Puts fills back: adapts a decoded square to the photo along the hole's edge, scales it to the photo and blends it in.
 #include "crops.hpp"
 #include "resize.hpp"
 
@@ -8,7 +8,7 @@
 namespace picme {
 namespace {
 
-constexpr int SEAM = 4;                                 // pixels of the model's square over which a fill is led to its neighbours outside
+constexpr int SEAM = 4; // width of the band in which a fill is adapted to its neighbours, in the model's pixels
 constexpr std::uint8_t SHARES[SEAM] = {51, 38, 26, 13}; // round(64 * (1 - step / (SEAM + 1)))
 constexpr int SHARE_BITS = 6;
 
@@ -22,13 +22,13 @@ Seam::Seam(const std::vector<std::uint8_t> &unknown, const std::vector<std::uint
     const auto at = [side](int x, int y) { return places(y) * places(side) + places(x); };
     const auto within = [side](int x, int y) { return x >= 0 && x < side && y >= 0 && y < side; };
     constexpr std::pair<int, int> STEPS[] = {{1, 0}, {-1, 0}, {0, 1}, {0, -1}};
-    std::vector<char> open(unknown.begin(), unknown.end()); // hole pixels that nobody reached yet
+    std::vector<char> open(unknown.begin(), unknown.end()); // hole pixels that were not reached yet
     struct Reached {
         int x, y;
         std::size_t owner;
     };
     std::vector<Reached> front, next;
-    std::vector<char> used(places(side) + 2); // rows with hole pixels, one further down
+    std::vector<char> used(places(side) + 2); // rows that contain hole pixels, shifted by one
     for (int y = 0; y < side; ++y)
         used[places(y) + 1] = std::any_of(&open[at(0, y)], &open[at(0, y)] + side, [](char c) { return c != 0; });
     for (int y = 0; y < side; ++y)

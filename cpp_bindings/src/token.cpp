@@ -1,6 +1,7 @@
 // Packs recipes as little-endian bytes, whatever the machine's own order.
 #include "token.hpp"
 
+#include "contract.hpp"
 #include "failure.hpp"
 #include "hash.hpp"
 
@@ -11,13 +12,9 @@
 namespace picme {
 namespace {
 
-constexpr std::uint8_t VERSION = 1;
-constexpr std::size_t LONGEST = 2048; // characters
-constexpr int DEEPEST = 32;
-constexpr float HOTTEST = 100.0f;
 constexpr std::size_t ID_BYTES = 8;
+constexpr unsigned HAS_CONTEXT = 0x80;
 constexpr std::string_view ALPHABET = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
-static_assert(PICME_TOKEN_SIZE > LONGEST);
 
 struct Damaged {};
 
@@ -54,8 +51,21 @@ class Unpacker {
 public:
     explicit Unpacker(std::string_view data) : data(data) {}
 
+    Settings settings() {
+        const auto bits = static_cast<unsigned>(take(1));
+        Settings settings;
+        settings.detail = static_cast<int>(bits & ~HAS_CONTEXT);
+        if (settings.detail >= static_cast<int>(DETAILS.size())) throw Damaged{};
+        if (bits & HAS_CONTEXT) {
+            const std::uint64_t context = take(4);
+            if (context < 1 || context > MAX_CONTEXT) throw Damaged{};
+            settings.context = static_cast<int>(context);
+        }
+        return settings;
+    }
+
     RecipePtr recipe(int depth = 0) {
-        if (depth > DEEPEST) throw Damaged{};
+        if (depth > MAX_RECIPE_DEPTH) throw Damaged{};
         const auto kind = take(1);
         if (kind == Recipe::Blend) {
             const float position = share(1);
@@ -71,7 +81,7 @@ public:
         }
         draw.seed = take(8);
         draw.index = static_cast<std::uint32_t>(take(4));
-        const float amount = share(kind == Recipe::Drawn ? HOTTEST : 1);
+        const float amount = share(kind == Recipe::Drawn ? MAX_TEMPERATURE : 1);
         if (kind == Recipe::Variation) return variation(recipe(depth + 1), draw.seed, draw.index, amount);
         draw.temperature = amount;
         return drawn(std::move(draw));
@@ -90,11 +100,11 @@ private:
         return value;
     }
 
-    float share(float most) {
+    float share(float high) {
         const auto bits = static_cast<std::uint32_t>(take(4));
         float value;
         std::memcpy(&value, &bits, sizeof value);
-        if (!(value >= 0 && value <= most)) throw Damaged{};
+        if (!(value >= 0 && value <= high)) throw Damaged{};
         return value;
     }
 };
@@ -116,7 +126,7 @@ std::string to_text(const std::string &data) {
 }
 
 std::string from_text(std::string_view text) {
-    if (text.size() > LONGEST || text.size() % 4 == 1) throw Damaged{};
+    if (text.size() > MAX_TOKEN_LENGTH || text.size() % 4 == 1) throw Damaged{};
     std::string data;
     std::uint32_t bits = 0;
     int have = 0;
@@ -130,9 +140,9 @@ std::string from_text(std::string_view text) {
 }
 
 std::string short_id(const std::string &model_id) {
-    std::string made;
-    for (std::size_t i = 0; i < ID_BYTES; ++i) made += static_cast<char>(std::stoi(model_id.substr(2 * i, 2), nullptr, 16));
-    return made;
+    std::string bytes;
+    for (std::size_t i = 0; i < ID_BYTES; ++i) bytes += static_cast<char>(std::stoi(model_id.substr(2 * i, 2), nullptr, 16));
+    return bytes;
 }
 
 } // namespace
@@ -147,31 +157,36 @@ RecipePtr blend(RecipePtr first, RecipePtr second, float position) {
     return std::make_shared<Recipe>(Recipe{Recipe::Blend, {}, position, std::move(first), std::move(second)});
 }
 
-std::string encode_token(const Recipe &recipe, const std::string &model_id) {
-    std::string data(1, static_cast<char>(VERSION));
+std::string encode_token(const Recipe &recipe, const std::string &model_id, const Settings &settings) {
+    std::string data(1, static_cast<char>(TOKEN_VERSION));
     data += short_id(model_id);
+    put(data, static_cast<unsigned>(settings.detail) | (settings.context ? HAS_CONTEXT : 0), 1);
+    if (settings.context) put(data, static_cast<std::uint64_t>(settings.context), 4);
     pack(data, recipe);
     put(data, crc32(data.data(), data.size()), 4);
     std::string text = to_text(data);
-    if (text.size() > LONGEST || depth_of(recipe) > DEEPEST)
-        throw bad_argument("a variation of very many variations", "at most " + std::to_string(DEEPEST) + " generations", "sample anew");
+    if (text.size() > MAX_TOKEN_LENGTH || depth_of(recipe) > MAX_RECIPE_DEPTH)
+        throw bad_argument("a variation of very many variations", "at most " + std::to_string(MAX_RECIPE_DEPTH) + " generations",
+                           "sample anew");
     return text;
 }
 
-RecipePtr decode_token(std::string_view token, const std::string &model_id) {
+Token decode_token(std::string_view token, const std::string &model_id) {
     const std::string shown = "token '" + std::string(token.substr(0, 60)) + "'";
     try {
         const std::string data = from_text(token);
         if (data.size() < 10 + 4) throw Damaged{};
         std::string check;
         put(check, crc32(data.data(), data.size() - 4), 4);
-        if (data.compare(data.size() - 4, 4, check) != 0 || data[0] != static_cast<char>(VERSION)) throw Damaged{};
+        if (data.compare(data.size() - 4, 4, check) != 0 || data[0] < 1 || data[0] > TOKEN_VERSION) throw Damaged{};
         Unpacker unpacker(std::string_view(data).substr(1 + ID_BYTES, data.size() - 4 - 1 - ID_BYTES));
-        RecipePtr recipe = unpacker.recipe();
+        Token decoded;
+        if (data[0] > 1) decoded.settings = unpacker.settings();
+        decoded.recipe = unpacker.recipe();
         if (!unpacker.finished()) throw Damaged{};
         if (data.compare(1, ID_BYTES, short_id(model_id)) != 0)
             throw Failure(PICME_BAD_TOKEN, shown + " of another model", "model " + model_id.substr(0, 16), "load the bundle that made it");
-        return recipe;
+        return decoded;
     } catch (const Damaged &) {
         throw Failure(PICME_BAD_TOKEN, shown, "a token as a result carries it", "copy it whole");
     }

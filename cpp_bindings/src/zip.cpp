@@ -1,4 +1,4 @@
-// Reads one entry of a zip that only stores: no compression, no encryption, no zip64, every name once.
+// Reads one entry of a zip whose entries are stored: no compression, no encryption, no zip64, every name once.
 #include "bundle.hpp"
 #include "failure.hpp"
 #include "hash.hpp"
@@ -40,7 +40,7 @@ std::string directory(int file, const std::string &path, std::int64_t length) {
 
 Entry find(const std::string &central, const std::string &path, const std::string &name) {
     Entry entry;
-    int found = 0;
+    int count = 0;
     for (std::size_t at = 0; at < central.size();) {
         if (central.size() - at < CENTRAL_SIZE || central.compare(at, 4, "PK\1\2") != 0) throw no_zip(path);
         const auto name_size = static_cast<std::size_t>(number(central, at + 28, 2));
@@ -50,18 +50,18 @@ Entry find(const std::string &central, const std::string &path, const std::strin
         if (name_size == name.size() && central.compare(at + CENTRAL_SIZE, name_size, name) == 0) {
             entry = {number(central, at + 10, 2), number(central, at + 8, 2),  number(central, at + 16, 4),
                      number(central, at + 20, 4), number(central, at + 24, 4), number(central, at + 42, 4)};
-            ++found;
+            ++count;
         }
         at = next;
     }
-    if (found != 1) throw bad_bundle(path + " has " + std::to_string(found) + " files " + name, "one");
+    if (count != 1) throw bad_bundle(path + " has " + std::to_string(count) + " files " + name, "one");
     return entry;
 }
 
 } // namespace
 
 std::string read_zip_entry(int file, const std::string &path, const std::string &name, std::int64_t size) {
-    struct stat status {};
+    struct stat status{};
     if (fstat(file, &status) != 0 || status.st_size < END_SIZE) throw no_zip(path);
     const Entry entry = find(directory(file, path, status.st_size), path, name);
     if (entry.method != 0 || entry.stored != entry.size || (entry.flags & 1))

@@ -23,20 +23,31 @@ struct Folder {
     fs::path path;
     std::string manifest;
 
-    Folder() {
+    explicit Folder(int format = 2) {
+        const bool second = format == 2;
+        const std::string hash = picme::sha256(GRAPH.data(), GRAPH.size());
         std::string name = (fs::temp_directory_path() / "picme-XXXXXX").string();
         path = mkdtemp(name.data());
         std::string graphs;
         for (const char *graph : {"encoder", "mixture", "decoder"}) {
             write(graph + ".onnx"s, GRAPH);
-            graphs += (graphs.empty() ? "" : ", ") + R"({"graph": ")"s + graph + R"(", "precision": "float32", "file": ")" + graph +
-                      R"(.onnx", "sha256": ")" + picme::sha256(GRAPH.data(), GRAPH.size()) +
+            graphs += (graphs.empty() ? "" : ", ") + R"({"graph": ")"s + graph + R"(", "precision": "float32", )" +
+                      (second ? R"("storage": "float16", )" : "") + R"("file": ")" + graph + R"(.onnx", "sha256": ")" + hash +
                       R"(", "bytes": 2, "inputs": [{"name": "x", "dtype": "uint8", "shape": [1, "n"]}], "outputs": []})";
         }
         manifest =
-            R"({"format": 1, "name": "tiny", "licence": "CC0-1.0", "image_size": 32, "primitives": 4, "latent": 8, "max_batch": 4, "graphs": [)" +
-            graphs +
-            R"(], "engines": [], "files": [], "made_by": "test", "verified": [{"graph": "encoder", "compared": "a", "measure": "b", "input": "c", "value": 1e-7, "limit": 1}], )"
+            R"({"format": )" + std::to_string(format) +
+            R"(, "name": "tiny", "licence": "CC0-1.0", "image_size": 32, "primitives": 4, "latent": 2, "max_batch": 4, )" +
+            (second ? R"("knows": "drawn faces", "model_id": ")" + std::string(64, 'a') +
+                          R"(", "ambiguity": {"scale": 0.5, "power": 2, "weights": [1, 0.25]}, "measured": [{"device": "a card", )"
+                          R"("driver": "570.1", "clocks": "", "backend": "tensorrt 10.3", "graph": "encoder", "precision": "float16", )"
+                          R"("results": 6, "rounds": 200, "p50_ms": 1.5, "p99_ms": 2}], )"
+                    : ""s) +
+            R"("graphs": [)" + graphs +
+            R"(], "engines": [{"graph": "decoder", "precision": "float16", "file": "decoder.engine", "sha256": ")" + hash +
+            R"(", "bytes": 2, "inputs": [], "outputs": [], "builder": "tensorrt", "version": "10.13.3.9.post1", "target": "sm_89", "source": ")" +
+            hash + (second ? R"(", "profiles": [[1, 1, 1], [1, 6, 16]])" : R"(", "profile": [1, 6, 16])") +
+            R"(}], "files": [], "made_by": "test", "verified": [{"graph": "encoder", "compared": "a", "measure": "b", "input": "c", "value": 1e-7, "limit": 1}], )"
             R"("card": {"training_data": "", "training": "", "metrics": "", "limits": "\u00e9\ud83d\ude00"}, "seal": ")" +
             std::string(64, '0') + "\"}";
         seal(manifest);
@@ -94,21 +105,86 @@ TEST(a_good_bundle_opens) {
     CHECK(picme::Bundle(folder.path.string()).manifest().graph("mixture").inputs[0].shape == (std::vector<std::int64_t>{1, picme::VARIES}));
 }
 
+TEST(format_2_is_read) {
+    const Folder folder;
+    const picme::Manifest manifest = picme::Bundle(folder.path.string()).manifest();
+    CHECK(manifest.knows == "drawn faces" && manifest.model_id == std::string(64, 'a'));
+    CHECK(manifest.ambiguity && manifest.ambiguity->scale == 0.5 && manifest.ambiguity->power == 2);
+    CHECK(manifest.ambiguity->weights == (std::vector<double>{1, 0.25}));
+    folder.change("{\"scale\": 0.5, \"power\": 2, \"weights\": [1, 0.25]}", "null");
+    CHECK(!picme::Bundle(folder.path.string()).manifest().ambiguity);
+}
+
+TEST(format_1_is_read) {
+    const Folder folder(1);
+    CHECK(open_refusal(folder.path).empty());
+    const picme::Manifest manifest = picme::Bundle(folder.path.string()).manifest();
+    const std::string hash = picme::sha256(GRAPH.data(), GRAPH.size()), all = hash + hash + hash;
+    CHECK(manifest.model_id == picme::sha256(all.data(), all.size()) && manifest.knows.empty() && !manifest.ambiguity);
+    for (const auto &[old, made] :
+         {std::pair{"\"format\": 1", "\"format\": 2"}, {"\"name\": \"tiny\"", "\"name\": \"tiny\", \"knows\": \"\""}}) {
+        folder.change(old, made);
+        CHECK(mentions(open_refusal(folder.path), "picme.json"));
+    }
+}
+
+TEST(precision_is_per_graph) {
+    const Folder folder;
+    folder.change(
+        "\"graphs\": [",
+        "\"graphs\": [{\"graph\": \"decoder\", \"precision\": \"int8\", \"storage\": \"float32\", \"file\": \"decoder.int8.onnx\", "
+        "\"sha256\": \"" +
+            std::string(64, 'b') + "\", \"bytes\": 2, \"inputs\": [], \"outputs\": []}, ");
+    const picme::Manifest manifest = picme::Bundle(folder.path.string()).manifest();
+    CHECK(manifest.has("int8") && manifest.has("float32") && !manifest.has("float16"));
+    CHECK(manifest.graph("decoder", "int8").precision == "int8" && manifest.graph("encoder", "int8").precision == "float32");
+}
+
+TEST(builder_versions_may_have_suffixes) {
+    for (const char *good : {"10.3", "10.13.3.9", "1.2.0.54rc1", "10.0.0b6", "1.2.3.4.5", "1.2+cu12", "1.2.3-dev.4"}) {
+        const Folder folder;
+        folder.change("10.13.3.9.post1", good);
+        CHECK(open_refusal(folder.path).empty());
+    }
+    for (const char *bad : {"10", "latest", "", "10.", "10.3.", "1.2.3.4.5.6", "10.3/x", "10.3.post1/../x", "1.2 3", "10.3++a", "10.3.A"}) {
+        const Folder folder;
+        folder.change("10.13.3.9.post1", bad);
+        CHECK(mentions(open_refusal(folder.path), "version"));
+    }
+}
+
 TEST(manifests_of_another_form_are_refused) {
     const std::pair<const char *, const char *> changes[] = {
         {"\"name\": \"tiny\"", "\"name\": \"tiny\", \"new\": 1"},
         {", \"made_by\": \"test\"", ""},
-        {"\"format\": 1", "\"format\": 2"},
-        {"\"format\": 1", "\"format\": true"},
+        {"\"format\": 2", "\"format\": 1"},
+        {"\"format\": 2", "\"format\": 3"},
+        {"\"format\": 2", "\"format\": 0"},
+        {"\"format\": 2", "\"format\": true"},
+        {"\"knows\": \"drawn faces\"", "\"knows\": \"two\\nlines\""},
+        {"\"knows\": \"drawn faces\"", "\"knows\": 7"},
+        {"\"model_id\": \"a", "\"model_id\": \"A"},
+        {"\"storage\": \"float16\"", "\"storage\": \"int4\""},
+        {"\"scale\": 0.5", "\"scale\": 0"},
+        {"\"scale\": 0.5, ", ""},
+        {"\"power\": 2", "\"power\": -2"},
+        {"\"power\": 2", "\"power\": 17"},
+        {"[1, 0.25]", "[1]"},
+        {"[1, 0.25]", "[1, -0.25]"},
+        {"[[1, 1, 1], [1, 6, 16]]", "[]"},
+        {"[[1, 1, 1], [1, 6, 16]]", "[[1, 1, 1], [6, 1, 16]]"},
+        {"[[1, 1, 1], [1, 6, 16]]", "[1, 6, 16]"},
+        {"\"p50_ms\": 1.5", "\"p50_ms\": -1"},
+        {"\"rounds\": 200, ", ""},
         {"\"image_size\": 32", "\"image_size\": \"32\""},
         {"\"image_size\": 32", "\"image_size\": 32.0"},
         {"\"image_size\": 32", "\"image_size\": 99999999999999999999"},
         {"\"primitives\": 4", "\"primitives\": true"},
-        {"\"latent\": 8", "\"latent\": -1"},
-        {"\"latent\": 8", "\"latent\": NaN"},
-        {"\"latent\": 8", "\"latent\": 8, \"latent\": 8"},
-        {"\"latent\": 8", "\"latent\": 08"},
-        {"\"engines\": []", "\"engines\": {}"},
+        {"\"latent\": 2", "\"latent\": -1"},
+        {"\"latent\": 2", "\"latent\": NaN"},
+        {"\"latent\": 2", "\"latent\": 2, \"latent\": 2"},
+        {"\"latent\": 2", "\"latent\": 08"},
+        {"\"files\": []", "\"files\": {}"},
         {"\"graph\": \"decoder\"", "\"graph\": \"upsampler\""},
         {"\"graph\": \"decoder\"", "\"graph\": \"mixture\""},
         {"\"precision\": \"float32\"", "\"precision\": \"float64\""},

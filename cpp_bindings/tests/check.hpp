@@ -1,4 +1,4 @@
-// The smallest test frame that will do: tests are functions, a failed CHECK says where, main runs all or those named.
+// A minimal test framework: tests are functions, a failed CHECK reports where, and run() runs all of them.
 #pragma once
 
 #include <cstdio>

@@ -38,15 +38,16 @@ struct Raw {
     picme_completer *completer = nullptr;
     picme_scene *scene = nullptr;
     std::vector<std::uint8_t> pixels = photo(), hole = mask(), out = std::vector<std::uint8_t>(BYTES);
-    picme_encode_params encode = picme_encode_params_default();
-    picme_sample_params sample = picme_sample_params_default();
-    picme_result result = picme_result_default(out.data(), out.size());
+    picme_encode_params encode = picme::initialised(picme_encode_params_init);
+    picme_sample_params sample = picme::initialised(picme_sample_params_init);
+    picme_result result = picme::initialised(picme_result_init);
 
     Raw() {
-        picme_load_params load = picme_load_params_default();
+        picme_load_params load = picme::initialised(picme_load_params_init);
         load.bundle = bundle.c_str(), load.provider = "cpu", load.threads = 1;
         encode.pixels = pixels.data(), encode.width = WIDTH, encode.height = HEIGHT, encode.mask = hole.data();
         sample.n = 1;
+        result.pixels = out.data(), result.bytes = out.size();
         CHECK(picme_load(&load, &completer) == PICME_OK);
         CHECK(picme_encode(completer, &encode, &scene) == PICME_OK);
     }
@@ -72,7 +73,7 @@ TEST(results_fill_the_hole_and_nothing_else) {
             if (hole[i / 3] == 0) CHECK(result.pixels[i] == pixels[i]);
             changed |= result.pixels[i] != pixels[i];
         }
-        CHECK(changed && !result.token.empty() && result.weight > 0 && result.weight <= 1 && std::isfinite(result.log_prob) &&
+        CHECK(changed && !result.token.empty() && result.weight > 0 && result.weight <= 1 && std::isfinite(result.log_density) &&
               result.decode_ms > 0);
     }
 }
@@ -127,10 +128,10 @@ TEST(a_photo_may_be_filled_in_place) {
 
 TEST(null_pointers_are_refused) {
     Raw raw;
-    picme_completer_info info = picme_completer_info_default();
-    picme_scene_info about = picme_scene_info_default();
-    picme_load_params load = picme_load_params_default();
-    picme_variation_params vary = picme_variation_params_default();
+    picme_completer_info info = picme::initialised(picme_completer_info_init);
+    picme_scene_info about = picme::initialised(picme_scene_info_init);
+    picme_load_params load = picme::initialised(picme_load_params_init);
+    picme_variation_params vary = picme::initialised(picme_variation_params_init);
     picme_completer *none = nullptr;
     double weight = 0;
     CHECK(refused(picme_load(nullptr, &none), PICME_BAD_ARGUMENT) && !none);
@@ -177,6 +178,44 @@ TEST(structs_of_another_size_are_refused) {
     raw.sample.size = sizeof raw.sample;
     raw.result.size = 1 << 20;
     CHECK(refused(picme_sample(raw.scene, &raw.sample, &raw.result), PICME_BAD_ARGUMENT));
+    std::vector<picme_result> two(2, raw.result);
+    two[0].size = sizeof(picme_result), two[1].size = 0;
+    raw.sample.n = 2;
+    CHECK(refused(picme_sample(raw.scene, &raw.sample, two.data()), PICME_BAD_ARGUMENT));
+}
+
+TEST(a_caller_with_an_older_header_gets_what_it_knows) {
+    Raw raw;
+    const std::size_t older = offsetof(picme_completer_info, knows);
+    picme_completer_info info;
+    std::memset(&info, 77, sizeof info);
+    CHECK(picme_completer_info_init(&info, older) == PICME_OK && info.size == older && info.name[0] == '\0' && info.knows[0] == 77);
+    CHECK(picme_completer_describe(raw.completer, &info) == PICME_OK);
+    CHECK(info.size == older && info.image_size > 0 && info.load_ms > 0 && info.knows[0] == 77);
+}
+
+TEST(the_default_call_takes_the_heaviest_primitive_first) {
+    const auto made = scene();
+    const auto weights = made.weights();
+    const auto heaviest = std::max_element(weights.begin(), weights.end()) - weights.begin();
+    CHECK(made.sample(1, 3)[0].primitive == heaviest && made.sample(1, 4)[0].primitive == heaviest);
+}
+
+TEST(a_token_is_refused_where_the_context_is_another) {
+    const auto pixels = photo(), hole = mask();
+    const auto own = completer();
+    const auto narrow = own.encode({pixels.data(), WIDTH, HEIGHT}, {hole.data()}),
+               wide = own.encode({pixels.data(), WIDTH, HEIGHT}, {hole.data()}, 60),
+               same = own.encode({pixels.data(), WIDTH, HEIGHT}, {hole.data()}, own.info().image_size);
+    const std::string token = narrow.sample(1, 7)[0].token;
+    CHECK(same.replay(token).pixels == narrow.replay(token).pixels);
+    try {
+        wide.replay(token);
+        CHECK(false);
+    } catch (const picme::Error &error) {
+        CHECK(error.status() == PICME_BAD_TOKEN && std::string(error.what()).find("context") != std::string::npos);
+    }
+    CHECK(wide.replay(wide.sample(1, 7)[0].token).token == wide.sample(1, 7)[0].token);
 }
 
 TEST(buffers_and_strides_that_are_too_small_are_refused) {
@@ -246,7 +285,7 @@ TEST(values_out_of_range_are_refused) {
 }
 
 TEST(loading_says_what_it_can_not_have) {
-    picme_load_params load = picme_load_params_default();
+    picme_load_params load = picme::initialised(picme_load_params_init);
     picme_completer *none = nullptr;
     load.bundle = "/nowhere/at/all";
     CHECK(refused(picme_load(&load, &none), PICME_BAD_BUNDLE) && !none);

@@ -13,6 +13,7 @@
 #include <cstring>
 #include <fstream>
 #include <iterator>
+#include <map>
 
 using namespace picme;
 using json::Value;
@@ -95,9 +96,14 @@ TEST(the_mixture_has_the_same_mathematics) {
     CHECK(mixture.order() == numbers<int>(table.object.at("order")));
     CHECK(mixture.ideas() == numbers<int>(table.object.at("ideas")));
     CHECK(std::fabs(mixture.ambiguity() - table.object.at("ambiguity").number) < 1e-12);
-    const auto &log_prob = table.object.at("log_prob").object;
-    CHECK(std::fabs(mixture.log_prob(static_cast<int>(log_prob.at("primitive").integer), numbers<double>(log_prob.at("noise"))) -
-                    log_prob.at("value").number) < 1e-12);
+    for (const Value &entry : table.object.at("calibrated").list) {
+        const Ambiguity calibration{entry.object.at("scale").number, entry.object.at("power").number,
+                                    numbers<double>(entry.object.at("weights"))};
+        CHECK(std::fabs(mixture.ambiguity(&calibration) - entry.object.at("value").number) < 1e-12);
+    }
+    const auto &log_density = table.object.at("log_density").object;
+    CHECK(std::fabs(mixture.log_density(static_cast<int>(log_density.at("primitive").integer), numbers<double>(log_density.at("noise"))) -
+                    log_density.at("value").number) < 1e-12);
 }
 
 TEST(every_strategy_chooses_the_same_primitives) {
@@ -106,10 +112,10 @@ TEST(every_strategy_chooses_the_same_primitives) {
     for (const Value &entry : table.object.at("choices").list) {
         const std::string &name = entry.object.at("strategy").text;
         const int strategy = name == "categorical" ? PICME_CATEGORICAL : name == "diverse" ? PICME_DIVERSE : PICME_LIKELY;
-        const Wish wish{static_cast<int>(entry.object.at("n").integer), seed_of(entry), strategy, -1,
-                        static_cast<float>(entry.object.at("temperature").number)};
-        const auto made = draws({&mixture, &mixture}, wish);
-        CHECK(made.size() == static_cast<std::size_t>(wish.n));
+        const SampleRequest request{static_cast<int>(entry.object.at("n").integer), seed_of(entry), strategy, -1,
+                                    static_cast<float>(entry.object.at("temperature").number)};
+        const auto made = draws({&mixture, &mixture}, request);
+        CHECK(made.size() == static_cast<std::size_t>(request.n));
         for (std::size_t i = 0; i < made.size(); ++i) {
             CHECK(made[i].primitives == numbers<int>(entry.object.at("primitives").list[i]));
             CHECK(made[i].index == word(entry.object.at("indices").list[i]));
@@ -123,17 +129,26 @@ TEST(tokens_are_the_same_text_and_come_back) {
     const std::string &id = tokens.at("model_id").text;
     const RecipePtr draw = drawn({{2}, 7, 3, 0.7f}), two = drawn({{2, 4}, ~std::uint64_t{0}, 0, 1.0f});
     const RecipePtr varied = variation(draw, 99, 1, 0.3f), between = blend(draw, varied, 0.25f);
-    for (const auto &[name, recipe] : {std::pair{"draw", draw}, {"two holes", two}, {"variation", varied}, {"blend", between}}) {
-        const std::string &text = tokens.at(name).text;
-        CHECK(encode_token(*recipe, id) == text);
-        CHECK(encode_token(*decode_token(text, id), id) == text);
+    const std::map<std::string, RecipePtr> recipes{{"draw", draw}, {"two holes", two}, {"variation", varied}, {"blend", between}};
+    CHECK(tokens.at("version 2").list.size() >= recipes.size());
+    for (const Value &entry : tokens.at("version 2").list) {
+        const Settings settings{static_cast<int>(entry.object.at("context").integer), entry.object.at("detail").text == "auto"};
+        const std::string &text = entry.object.at("token").text;
+        CHECK(encode_token(*recipes.at(entry.object.at("name").text), id, settings) == text);
+        const Token decoded = decode_token(text, id);
+        CHECK(decoded.settings && *decoded.settings == settings && encode_token(*decoded.recipe, id, settings) == text);
+    }
+    CHECK(tokens.at("version 1").object.size() == recipes.size());
+    for (const auto &[name, text] : tokens.at("version 1").object) {
+        const Token decoded = decode_token(text.text, id);
+        CHECK(!decoded.settings && encode_token(*decoded.recipe, id, {}) == encode_token(*recipes.at(name), id, {}));
     }
 }
 
 TEST(damaged_tokens_are_refused) {
     const Value table = load("sampling.json");
     const auto &tokens = table.object.at("tokens").object;
-    const std::string &id = tokens.at("model_id").text, &good = tokens.at("blend").text;
+    const std::string &id = tokens.at("model_id").text, &good = tokens.at("version 2").list.back().object.at("token").text;
     const auto refused = [](const std::string &text, const std::string &model) {
         try {
             decode_token(text, model);

@@ -15,6 +15,7 @@ import logging
 from picme_sdk.backends import onnxruntime, tensorrt
 from picme_sdk.backends.protocol import Backend
 from picme_sdk.bundle.bundle import Bundle
+from picme_sdk.contract import DEFAULT_PRECISION, DEVICES, MAX_THREADS
 from picme_sdk.errors import BackendUnavailable, BadArgument
 
 log = logging.getLogger("picme_sdk")
@@ -28,16 +29,17 @@ OPTIONS = (
     onnxruntime.option("cuda"),
     onnxruntime.option("cpu"),
 )
-DEVICES = ("auto", "cpu", "cuda", "tensorrt", "rtx")
 
 
-def open_backend(bundle: Bundle, device: str, threads: int | None, precision: str = "float32") -> Backend:
+def open_backend(bundle: Bundle, device: str, threads: int | None, precision: str = DEFAULT_PRECISION) -> Backend:
     """The back end for a device. A named device works or raises; "auto" takes the best that works of those that are present, and logs one
     warning if a better one is present but can't be used."""
     if device not in DEVICES:
         raise BadArgument(f"device={device!r}", f"one of {', '.join(DEVICES)}", "choose one of them")
-    if threads is not None and (isinstance(threads, bool) or not isinstance(threads, int) or not 1 <= threads <= 1024):
-        raise BadArgument(f"threads={threads!r}", "None or an integer from 1 to 1024", "choose another")
+    if threads is not None and (
+        isinstance(threads, bool) or not isinstance(threads, int) or not 1 <= threads <= MAX_THREADS
+    ):
+        raise BadArgument(f"threads={threads!r}", f"None or an integer from 1 to {MAX_THREADS}", "choose another")
     if precision not in bundle.manifest.precisions():
         have = ", ".join(bundle.manifest.precisions())
         raise BadArgument(

@@ -12,7 +12,8 @@ import numpy as np
 from picme_sdk.backends.cuda import card_present
 from picme_sdk.backends.protocol import Arrays, Backend, Encoded, Option
 from picme_sdk.bundle.bundle import Bundle
-from picme_sdk.bundle.manifest import GRAPHS, GraphFile, Tensor
+from picme_sdk.bundle.manifest import GraphFile, Tensor
+from picme_sdk.contract import GRAPHS
 from picme_sdk.errors import BackendUnavailable, BadBundle, Closed
 from picme_sdk.mixture.philox import F32
 from picme_sdk.pixels.photo import U8
@@ -67,7 +68,7 @@ class OnnxRuntime:
         self._sessions: dict[str, tuple[Any, tuple[Tensor, ...]]] = {}
         self._pool: DecoderPool | None = None
         for graph in GRAPHS:
-            entry = bundle.manifest.graph(graph, "float32" if graph == "mixture" else precision)
+            entry = bundle.manifest.graph(graph, precision)
             own = 1 if graph == "mixture" else threads  # the mixture head is too small to share
             session = _session(onnxruntime, bundle.read(entry), entry, device, own)
             self._sessions[graph] = session, entry.outputs
@@ -76,8 +77,11 @@ class OnnxRuntime:
 
     def encode(self, image: U8, mask: U8) -> Encoded:
         skips = self._run("encoder", {"image": image[None], "mask": mask[None, ..., None]}, 1)
-        context = skips.pop("context")
-        finite = all(bool(np.isfinite(array).all()) for array in (context, *skips.values()))
+        context, flag = skips.pop("context"), skips.pop("finite", None)
+        if flag is None:  # bundles of format 1, and others without the flag
+            finite = all(bool(np.isfinite(array).all()) for array in (context, *skips.values()))
+        else:
+            finite = bool(flag.all())
         mixture = self._run("mixture", {"context": context}, 1)
         return Encoded(mixture["log_weights"], mixture["means"], mixture["log_scales"], skips, finite)
 

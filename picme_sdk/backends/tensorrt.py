@@ -19,7 +19,8 @@ from numpy.typing import NDArray
 from picme_sdk.backends.cuda import Cuda, DeviceArray, card_present, nvidia_capability, open_cuda
 from picme_sdk.backends.protocol import Backend, Encoded, Option
 from picme_sdk.bundle.bundle import Bundle
-from picme_sdk.bundle.manifest import GRAPHS, EngineFile, Manifest
+from picme_sdk.bundle.manifest import EngineFile, Manifest
+from picme_sdk.contract import GRAPHS
 from picme_sdk.errors import BackendUnavailable, Closed
 from picme_sdk.mixture.philox import F32
 from picme_sdk.pixels.photo import U8
@@ -118,11 +119,13 @@ class TensorRt:
         own = self._own()
         encoded = self._run(own, "encoder", {"image": image[None], "mask": mask[None, ..., None]})
         skips = {name: array for name, array in encoded.items() if name.startswith("skip_")}
-        context = self._download(own, "encoder", "context", encoded["context"])
+        # Without the flag only the context is checked, since the skips stay on the device.
+        flag = "finite" if "finite" in encoded else "context"
+        checked = self._download(own, "encoder", flag, encoded[flag])
         mixture = self._run(own, "mixture", {"context": encoded["context"]})
         arrays = {name: self._download(own, "mixture", name, array) for name, array in mixture.items()}
         self.cuda.wait(own.stream)
-        finite = bool(np.isfinite(context).all())  # the skips stay on the device, and are not checked
+        finite = bool(checked.all()) if flag == "finite" else bool(np.isfinite(checked).all())
         return Encoded(arrays["log_weights"], arrays["means"], arrays["log_scales"], skips, finite)
 
     def decode(self, skips: object, z: F32) -> U8:

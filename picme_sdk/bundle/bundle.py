@@ -13,8 +13,9 @@ import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from picme_sdk.bundle.manifest import LARGEST_MANIFEST, MANIFEST, EngineFile, File, GraphFile, parse_manifest
+from picme_sdk.bundle.manifest import EngineFile, File, GraphFile, parse_manifest
 from picme_sdk.bundle.onnx_check import check_self_contained
+from picme_sdk.contract import MANIFEST, MAX_MANIFEST_BYTES
 from picme_sdk.errors import BadBundle
 
 
@@ -106,7 +107,7 @@ class Bundle:
 
     def _limit(self, name: str, found: int, size: int | None) -> int:
         if size is None:
-            size = LARGEST_MANIFEST
+            size = MAX_MANIFEST_BYTES
             if found > size:
                 raise BadBundle(f"{name}: {found} bytes", f"at most {size}", "export the bundle again")
         elif found != size:

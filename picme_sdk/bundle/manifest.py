@@ -1,6 +1,7 @@
 """picme.json, the manifest of a bundle, as frozen dataclasses. docs/bundle.md is the normative description.
 
-The key set is closed: an unknown, missing or repeated key, a value of another type or a path that leaves the bundle is a `BadBundle`.
+Format 2 is written; formats 1 and 2 are read. The key set of each is closed: an unknown, missing or repeated key, a value of another type
+or a path that leaves the bundle is a `BadBundle`.
 """
 
 from __future__ import annotations
@@ -8,26 +9,39 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Callable
-from dataclasses import asdict, dataclass, fields
-from typing import Any, TypeVar
+from dataclasses import asdict, dataclass, replace
+from typing import Any
 
-from picme_sdk.errors import BadBundle
+from picme_sdk.bundle.json_reader import Reader, bad, load, number
+from picme_sdk.contract import (
+    BUILDERS,
+    BUNDLE_FORMAT,
+    BUNDLE_KEYS,
+    GRAPHS,
+    MANIFEST,
+    MAX_AMBIGUITY_POWER,
+    MAX_BATCH,
+    MAX_FILE_BYTES,
+    MAX_IMAGE_SIZE,
+    MAX_KNOWS_LENGTH,
+    MAX_LATENT,
+    MAX_MANIFEST_BYTES,
+    MAX_NUMBER,
+    MAX_PRIMITIVES,
+    MIN_IMAGE_SIZE,
+    PRECISIONS,
+    STORAGES,
+)
 
-FORMAT = 1
-MANIFEST = "picme.json"
-GRAPHS = ("encoder", "mixture", "decoder")
-PRECISIONS = ("float32", "float16", "int8")
-LARGEST_MANIFEST = 1 << 20  # bytes
-LARGEST_FILE = 2 << 30
-MOST_FILES = 256
 # Lower case only, so that no two names clash on a case-blind file system; no part is "." or "..", nothing is absolute.
 _NAME = re.compile(r"[a-z0-9_][a-z0-9_-]*(\.[a-z0-9_-]+)*(/[a-z0-9_][a-z0-9_-]*(\.[a-z0-9_-]+)*)*")
 _HASH = re.compile(r"[0-9a-f]{64}")
-_NO_TEXT = re.compile(r"[\0\ud800-\udfff]")  # NUL, and halves of characters: neither can be written or printed
 _SEAL = re.compile(rb'"seal": "([0-9a-f]{64})"')
-
-T = TypeVar("T")
+_LINE = re.compile(r"[^\x00-\x1f\x7f]*")
+_MODEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9 ._-]{0,63}")
+_TENSOR = re.compile(r"[a-z][a-z0-9_]{0,40}")
+_VERSION = re.compile(r"[0-9]+(\.[0-9]+){1,4}([.+-]?[a-z][a-z0-9.]{0,30})?")  # such as 10.13.3.9.post1
+_TARGET = re.compile(r"ampere\+|sm_[0-9]{2,3}(\+sm_[0-9]{2,3})*")
 
 
 @dataclass(frozen=True)
@@ -53,7 +67,8 @@ class GraphFile:
     """One ONNX graph in one precision."""
 
     graph: str
-    precision: str
+    precision: str  # of its arithmetic
+    storage: str  # of its floating-point weights; "float16" in a float32 graph means that each is followed by a Cast
     file: str
     sha256: str
     bytes: int
@@ -73,10 +88,10 @@ class EngineFile:
     inputs: tuple[Tensor, ...]
     outputs: tuple[Tensor, ...]
     builder: str  # "tensorrt" or "tensorrt_rtx"
-    version: str  # of the builder; an engine loads in this version only
+    version: str  # of the builder, with its suffix; an engine loads in this version only
     target: str  # "sm_89", several joined by "+", or "ampere+" for every card since Ampere
     source: str  # SHA-256 of the ONNX file it was built from
-    profile: tuple[int, int, int]  # smallest, best and largest number of results of the decoder
+    profiles: tuple[tuple[int, int, int], ...]  # smallest, best and largest number of results of the decoder
 
 
 @dataclass(frozen=True)
@@ -89,6 +104,32 @@ class Check:
     input: str  # which input was worst
     value: float
     limit: float
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """How long a graph took on one device. Empty texts are unknown."""
+
+    device: str  # such as "NVIDIA GeForce RTX 4090"
+    driver: str
+    clocks: str  # such as "locked at 2520 MHz"
+    backend: str  # such as "tensorrt 10.13.3.9.post1"
+    graph: str
+    precision: str
+    results: int  # of one call
+    rounds: int  # that the percentiles are of
+    p50_ms: float
+    p99_ms: float
+
+
+@dataclass(frozen=True)
+class Ambiguity:
+    """Which primitives look alike, calibrated against decoded pictures: the similarity of two is exp(-(d / scale) ** power), where d is
+    the square root of the sum over dimensions of weight * (difference of means) ** 2."""
+
+    scale: float
+    power: float
+    weights: tuple[float, ...] | None  # one for each dimension; None = all are 1
 
 
 @dataclass(frozen=True)
@@ -105,117 +146,70 @@ class Card:
 class Manifest:
     """picme.json."""
 
-    format: int
+    format: int  # as it was read; format 2 is written
     name: str
+    knows: str  # what the model is for, in one line for people
     licence: str
+    model_id: str  # names the model in tokens, the same for every precision and engine
     image_size: int  # side of the square that the graphs work on, pixels
     primitives: int  # k
     latent: int  # d
     max_batch: int  # results in one decoder call
+    ambiguity: Ambiguity | None  # None: not calibrated
     graphs: tuple[GraphFile, ...]
     engines: tuple[EngineFile, ...]
     files: tuple[File, ...]
     made_by: str
     verified: tuple[Check, ...]
+    measured: tuple[Measurement, ...]
     card: Card
     seal: str  # SHA-256 of the manifest's bytes with this value as 64 zeros: finds damage, proves no origin
 
-    @property
-    def model_id(self) -> str:
-        """Names the model in tokens: the hash of its three float32 graphs' hashes, the same for every precision and engine."""
-        return hashlib.sha256("".join(self.graph(name).sha256 for name in GRAPHS).encode()).hexdigest()
-
     def graph(self, name: str, precision: str = "float32") -> GraphFile:
-        return next(g for g in self.graphs if (g.graph, g.precision) == (name, precision))
+        """A graph in a precision, or in float32 where it has no such twin: precision is per graph."""
+        twins = {g.precision: g for g in self.graphs if g.graph == name}
+        return twins.get(precision, twins["float32"])
 
     def precisions(self) -> tuple[str, ...]:
-        """Precisions of encoder and decoder; the mixture is always float32."""
-        have = {(g.graph, g.precision) for g in self.graphs}
-        return tuple(p for p in PRECISIONS if ("encoder", p) in have and ("decoder", p) in have)
+        """Precisions that can be asked for: at least one graph has it, and the skips fit between encoder and decoder."""
+        have = {g.precision for g in self.graphs}
+        return tuple(p for p in PRECISIONS if p == "float32" or (p in have and self._skips_fit(p)))
+
+    def _skips_fit(self, precision: str) -> bool:
+        made = {t.name: t for t in self.graph("encoder", precision).outputs}
+        return all(made.get(t.name) == t for t in self.graph("decoder", precision).inputs if t.name != "z")
 
     def listed(self) -> tuple[GraphFile | EngineFile | File, ...]:
         return (*self.graphs, *self.engines, *self.files)
 
 
-def _bad(given: str, expected: str) -> BadBundle:
-    return BadBundle(f"{MANIFEST}: {given}", expected, "export the bundle again")
+def hash_of_graphs(graphs: tuple[GraphFile, ...]) -> str:
+    """The model id of format 1, and of a model that is exported for the first time: the hash of its three float32 graphs' hashes."""
+    plain = {g.graph: g.sha256 for g in graphs if g.precision == "float32"}
+    return hashlib.sha256("".join(plain[name] for name in GRAPHS).encode()).hexdigest()
 
 
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    table = dict(pairs)
-    if len(table) != len(pairs):
-        raise ValueError("a key twice")
-    return table
+def _tensor(table: Any, where: str, form: int) -> Tensor:
+    r = Reader(table, where, "tensor", form)
 
-
-def _refuse_constant(name: str) -> Any:
-    raise ValueError(name)
-
-
-class _Reader:
-    """Takes a JSON object apart; every key must be asked for exactly once."""
-
-    def __init__(self, table: Any, where: str, kind: type) -> None:
-        self.where = where
-        expected = {field.name for field in fields(kind)}
-        if not isinstance(table, dict):
-            raise _bad(f"{where} is a {type(table).__name__}", "an object")
-        if set(table) != expected:
-            unknown, missing = sorted(set(table) - expected), sorted(expected - set(table))
-            raise _bad(f"{where} has unknown keys {unknown[:3]}, lacks {missing[:3]}", f"the keys {sorted(expected)}")
-        self.table: dict[str, Any] = table
-
-    def text(self, key: str, pattern: re.Pattern[str] | None = None, choices: tuple[str, ...] | None = None) -> str:
-        value = self.table[key]
-        if not isinstance(value, str) or len(value) > 4000 or _NO_TEXT.search(value):
-            raise _bad(f"{self.where}.{key} is {str(value)[:60]!r}", "a text of at most 4,000 characters")
-        if pattern is not None and not pattern.fullmatch(value):
-            raise _bad(f"{self.where}.{key} is {value[:60]!r}", f"a value of the form {pattern.pattern}")
-        if choices is not None and value not in choices:
-            raise _bad(f"{self.where}.{key} is {value[:60]!r}", f"one of {choices}")
-        return value
-
-    def integer(self, key: str, low: int, high: int) -> int:
-        value = self.table[key]
-        if type(value) is not int or not low <= value <= high:
-            raise _bad(f"{self.where}.{key} is {str(value)[:60]!r}", f"an integer from {low} to {high}")
-        return value
-
-    def number(self, key: str) -> float:
-        value = self.table[key]
-        if type(value) not in (int, float) or abs(value) > 1e30:
-            raise _bad(f"{self.where}.{key} is {str(value)[:60]!r}", "a finite number")
-        return float(value)
-
-    def items(self, key: str, read: Callable[[Any, str], T]) -> tuple[T, ...]:
-        value = self.table[key]
-        if not isinstance(value, list) or len(value) > MOST_FILES:
-            raise _bad(f"{self.where}.{key} is {str(value)[:60]!r}", f"a list of at most {MOST_FILES}")
-        return tuple(read(item, f"{self.where}.{key}[{i}]") for i, item in enumerate(value))
-
-
-def _tensor(table: Any, where: str) -> Tensor:
-    r = _Reader(table, where, Tensor)
-
-    def size(value: Any, at: str) -> int | str:
+    def size(value: Any, at: str, _: int) -> int | str:
         if (type(value) is int and 0 < value < 1 << 20) or value == "n":
             return value  # type: ignore[no-any-return]
-        raise _bad(f"{at} is {str(value)[:20]!r}", 'a positive size or "n"')
+        raise bad(f"{at} is {str(value)[:20]!r}", 'a positive size or "n"')
 
-    name = re.compile(r"[a-z][a-z0-9_]{0,40}")
     return Tensor(
-        r.text("name", name), r.text("dtype", choices=("uint8", "float32", "float16")), r.items("shape", size)
+        r.text("name", _TENSOR), r.text("dtype", choices=("uint8", "float32", "float16")), r.items("shape", size)
     )
 
 
-def _file_fields(r: _Reader) -> dict[str, Any]:
+def _file_fields(r: Reader) -> dict[str, Any]:
     file = r.text("file", _NAME)
     if len(file) > 200 or file == MANIFEST:
-        raise _bad(f"{r.where}.file is {file[:60]!r}", "another name of at most 200 characters")
-    return {"file": file, "sha256": r.text("sha256", _HASH), "bytes": r.integer("bytes", 1, LARGEST_FILE)}
+        raise bad(f"{r.where}.file is {file[:60]!r}", "another name of at most 200 characters")
+    return {"file": file, "sha256": r.text("sha256", _HASH), "bytes": r.integer("bytes", 1, MAX_FILE_BYTES)}
 
 
-def _graph_fields(r: _Reader) -> dict[str, Any]:
+def _graph_fields(r: Reader) -> dict[str, Any]:
     return {
         "graph": r.text("graph", choices=GRAPHS),
         "precision": r.text("precision", choices=PRECISIONS),
@@ -225,90 +219,130 @@ def _graph_fields(r: _Reader) -> dict[str, Any]:
     }
 
 
-def _graph(table: Any, where: str) -> GraphFile:
-    return GraphFile(**_graph_fields(_Reader(table, where, GraphFile)))
+def _graph(table: Any, where: str, form: int) -> GraphFile:
+    r = Reader(table, where, "graph", form)
+    storage = "float32" if form == 1 else r.text("storage", choices=STORAGES)
+    made = GraphFile(**_graph_fields(r), storage=storage)
+    # A format 1 twin stores its weights in its own precision.
+    return replace(made, storage="float16") if form == 1 and made.precision == "float16" else made
 
 
-def _engine(table: Any, where: str) -> EngineFile:
-    r = _Reader(table, where, EngineFile)
-    profile = r.items("profile", lambda v, at: v)
-    if len(profile) != 3 or any(type(v) is not int for v in profile) or not 0 < profile[0] <= profile[1] <= profile[2]:
-        raise _bad(f"{where}.profile is {profile}", "three rising positive integers")
-    version = re.compile(r"[0-9]+(\.[0-9]+){1,4}")
-    target = re.compile(r"ampere\+|sm_[0-9]{2,3}(\+sm_[0-9]{2,3})*")
+def _engine(table: Any, where: str, form: int) -> EngineFile:
+    r = Reader(table, where, "engine", form)
+    profiles = (_profile(r.table["profile"], f"{where}.profile", form),) if form == 1 else r.items("profiles", _profile)
+    if not profiles:
+        raise bad(f"{where}.profiles is empty", "at least one")
     return EngineFile(
         **_graph_fields(r),
-        builder=r.text("builder", choices=("tensorrt", "tensorrt_rtx")),
-        version=r.text("version", version),
-        target=r.text("target", target),
+        builder=r.text("builder", choices=BUILDERS),
+        version=r.text("version", _VERSION),
+        target=r.text("target", _TARGET),
         source=r.text("source", _HASH),
-        profile=(profile[0], profile[1], profile[2]),
+        profiles=profiles,
     )
 
 
-def _plain_file(table: Any, where: str) -> File:
-    return File(**_file_fields(_Reader(table, where, File)))
+def _profile(value: Any, where: str, form: int) -> tuple[int, int, int]:
+    if isinstance(value, list) and len(value) == 3 and all(type(v) is int for v in value):
+        low, best, high = value
+        if 0 < low <= best <= high:
+            return low, best, high
+    raise bad(f"{where} is {str(value)[:60]}", "three rising positive integers")
 
 
-def _check(table: Any, where: str) -> Check:
-    r = _Reader(table, where, Check)
+def _plain_file(table: Any, where: str, form: int) -> File:
+    return File(**_file_fields(Reader(table, where, "file", form)))
+
+
+def _check(table: Any, where: str, form: int) -> Check:
+    r = Reader(table, where, "check", form)
     return Check(r.text("graph", choices=GRAPHS), r.text("compared"), r.text("measure"), r.text("input"), r.number("value"), r.number("limit"))  # fmt: skip
 
 
-def _card(table: Any, where: str) -> Card:
-    r = _Reader(table, where, Card)
+def _measurement(table: Any, where: str, form: int) -> Measurement:
+    r = Reader(table, where, "measurement", form)
+    return Measurement(
+        **{key: r.text(key) for key in ("device", "driver", "clocks", "backend")},
+        graph=r.text("graph", choices=GRAPHS),
+        precision=r.text("precision", choices=PRECISIONS),
+        results=r.integer("results", 1, MAX_BATCH),
+        rounds=r.integer("rounds", 1, 1 << 31),
+        p50_ms=r.number("p50_ms", 0),
+        p99_ms=r.number("p99_ms", 0),
+    )
+
+
+def _ambiguity(table: Any, where: str, form: int, latent: int) -> Ambiguity | None:
+    if table is None:
+        return None
+    r = Reader(table, where, "ambiguity", form)
+    weights = None
+    if r.table["weights"] is not None:
+        weights = r.items("weights", lambda value, at, _: number(value, at, 0, MAX_NUMBER), MAX_LATENT)
+        if len(weights) != latent:
+            raise bad(f"{where}.weights has {len(weights)} numbers", f"one for each of the {latent} dimensions")
+    scale, power = r.number("scale", 0), r.number("power", 0, MAX_AMBIGUITY_POWER)
+    if scale == 0 or power == 0:
+        raise bad(f"{where} has scale {scale:g} and power {power:g}", "positive numbers")
+    return Ambiguity(scale, power, weights)
+
+
+def _card(table: Any, where: str, form: int) -> Card:
+    r = Reader(table, where, "card", form)
     return Card(r.text("training_data"), r.text("training"), r.text("metrics"), r.text("limits"))
 
 
 def seal_of(data: bytes) -> str:
     """The seal that a manifest of these bytes must carry."""
     if len(_SEAL.findall(data)) != 1:
-        raise _bad("no seal or several", 'one entry "seal": "<64 hexadecimal digits>"')
+        raise bad("no seal or several", 'one entry "seal": "<64 hexadecimal digits>"')
     return hashlib.sha256(_SEAL.sub(b'"seal": "' + b"0" * 64 + b'"', data)).hexdigest()
 
 
 def parse_manifest(data: bytes) -> Manifest:
     """Read picme.json. Anything but exactly the documented form is a `BadBundle`."""
-    if len(data) > LARGEST_MANIFEST:
-        raise _bad(f"{len(data)} bytes", f"at most {LARGEST_MANIFEST}")
-    try:
-        table = json.loads(data.decode("utf-8"), object_pairs_hook=_unique, parse_constant=_refuse_constant)
-    except (ValueError, RecursionError) as error:
-        raise _bad(
-            f"not JSON ({type(error).__name__}: {str(error)[:80]})", "plain JSON without repeated keys"
-        ) from error
-    if isinstance(table, dict) and table.get("format") != FORMAT:
-        raise _bad(f"format {str(table.get('format'))[:20]}", f"format {FORMAT}; update picme-sdk or export again")
-    r = _Reader(table, "manifest", Manifest)
+    if len(data) > MAX_MANIFEST_BYTES:
+        raise bad(f"{len(data)} bytes", f"at most {MAX_MANIFEST_BYTES}")
+    table = load(data)
+    form = table.get("format") if isinstance(table, dict) else BUNDLE_FORMAT
+    if type(form) is not int or form not in BUNDLE_KEYS:
+        known = " or ".join(map(str, BUNDLE_KEYS))
+        raise bad(f"format {str(form)[:20]}", f"format {known}; update picme-sdk or export again")
+    r = Reader(table, "manifest", "manifest", form)
+    graphs, latent = r.items("graphs", _graph), r.integer("latent", 1, MAX_LATENT)
+    listed = [(g.graph, g.precision) for g in graphs]
+    if len(set(listed)) != len(listed) or any((g, "float32") not in listed for g in GRAPHS):
+        raise bad(f"graphs {listed}"[:120], "each graph once per precision, and all three in float32")
     manifest = Manifest(
-        format=r.integer("format", FORMAT, FORMAT),
-        name=r.text("name", re.compile(r"[A-Za-z0-9][A-Za-z0-9 ._-]{0,63}")),
+        format=form,
+        name=r.text("name", _MODEL),
+        knows="" if form == 1 else r.text("knows", _LINE, length=MAX_KNOWS_LENGTH),
         licence=r.text("licence"),
-        image_size=r.integer("image_size", 8, 4096),
-        primitives=r.integer("primitives", 1, 1024),
-        latent=r.integer("latent", 1, 65536),
-        max_batch=r.integer("max_batch", 1, 1024),
-        graphs=r.items("graphs", _graph),
+        model_id=hash_of_graphs(graphs) if form == 1 else r.text("model_id", _HASH),
+        image_size=r.integer("image_size", MIN_IMAGE_SIZE, MAX_IMAGE_SIZE),
+        primitives=r.integer("primitives", 1, MAX_PRIMITIVES),
+        latent=latent,
+        max_batch=r.integer("max_batch", 1, MAX_BATCH),
+        ambiguity=None if form == 1 else _ambiguity(r.table["ambiguity"], "manifest.ambiguity", form, latent),
+        graphs=graphs,
         engines=r.items("engines", _engine),
         files=r.items("files", _plain_file),
         made_by=r.text("made_by"),
         verified=r.items("verified", _check),
-        card=_card(r.table["card"], "manifest.card"),
+        measured=() if form == 1 else r.items("measured", _measurement),
+        card=_card(r.table["card"], "manifest.card", form),
         seal=r.text("seal", _HASH),
     )
     if manifest.seal != seal_of(data):
-        raise _bad("the seal does not match", "an unchanged manifest")
+        raise bad("the seal does not match", "an unchanged manifest")
     names = [entry.file for entry in manifest.listed()]
     if len(set(names)) != len(names):
-        raise _bad("a file is listed twice", "every file once")
-    graphs = [(g.graph, g.precision) for g in manifest.graphs]
-    if len(set(graphs)) != len(graphs) or any((g, "float32") not in graphs for g in GRAPHS):
-        raise _bad(f"graphs {graphs}"[:120], "each graph once a precision, and all three in float32")
+        raise bad("a file is listed twice", "every file once")
     return manifest
 
 
 def manifest_bytes(manifest: Manifest) -> bytes:
-    """picme.json as it is written, with its seal."""
-    table = asdict(manifest) | {"seal": "0" * 64}
+    """picme.json in format 2, with its seal."""
+    table = asdict(manifest) | {"format": BUNDLE_FORMAT, "seal": "0" * 64}
     data = (json.dumps(table, indent=1, allow_nan=False) + "\n").encode()
     return _SEAL.sub(b'"seal": "' + seal_of(data).encode() + b'"', data)

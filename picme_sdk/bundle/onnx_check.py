@@ -21,7 +21,7 @@ SPARSE_VALUES, SPARSE_INDICES = 1, 2
 TENSOR_EXTERNAL, TENSOR_LOCATION = 13, 14
 
 DOMAINS = (b"", b"ai.onnx")
-DEEPEST = 16  # nested graphs
+MAX_DEPTH = 16  # nested graphs
 
 
 def _varint(data: memoryview, at: int) -> tuple[int, int]:
@@ -78,8 +78,8 @@ def _check_domain(domain: memoryview, name: str) -> None:
 
 
 def _check_graph(graph: memoryview, name: str, depth: int) -> None:
-    if depth > DEEPEST:
-        raise BadBundle(f"{name}: graphs nested {depth} deep", f"at most {DEEPEST}", "export again")
+    if depth > MAX_DEPTH:
+        raise BadBundle(f"{name}: graphs nested {depth} deep", f"at most {MAX_DEPTH}", "export again")
     for field, value in _messages(graph, GRAPH_NODE, GRAPH_INITIALIZER, GRAPH_SPARSE):
         if field == GRAPH_INITIALIZER:
             _check_tensor(value, name)

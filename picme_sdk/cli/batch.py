@@ -22,6 +22,7 @@ from picme_sdk.cli.options import (
     progress,
     stop_on,
 )
+from picme_sdk.contract import DEFAULT_BATCH_RESULTS
 from picme_sdk.errors import BadArgument
 from picme_sdk.io import check_free, replacing
 
@@ -39,7 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "-o", "--out", required=True, help="folder of results: NAME-1.png and so on; existing results are skipped"
     )
-    add_sampling(parser, 1, "likely", 0)
+    add_sampling(parser, DEFAULT_BATCH_RESULTS, 0)
     parser.add_argument(
         "--watch", action="store_true", help="continue with photos that arrive in the folder, until Ctrl-C"
     )

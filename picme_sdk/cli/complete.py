@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from picme_sdk.cli.options import add_model, add_sampling, check_sampling, open_completer
+from picme_sdk.contract import DEFAULT_RESULTS
 from picme_sdk.io import check_free
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         required=True,
         help="folder, FILE.png (a contact sheet for several results), or - for standard output",
     )
-    add_sampling(parser, 6, "diverse", None)
+    add_sampling(parser, DEFAULT_RESULTS, None)
     parser.add_argument("--primitive", type=int, help="only this idea")
     parser.add_argument("--context", type=int, help="smallest side of the square around the hole, pixels")
     parser.add_argument("--json", action="store_true", help="report as one line of JSON")

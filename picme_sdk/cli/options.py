@@ -10,27 +10,36 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from picme_sdk.contract import (
+    DEFAULT_DEVICE,
+    DEFAULT_PRECISION,
+    DEFAULT_STRATEGY,
+    DEFAULT_TEMPERATURE,
+    DEVICES,
+    STRATEGIES,
+)
+
 if TYPE_CHECKING:
     from picme_sdk.completer import Completer, CompleterOptions
-
-STRATEGIES = ("categorical", "diverse", "likely")
 
 
 def add_model(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--bundle", help="folder or .picme file (the model that ships with the package)")
-    parser.add_argument("--device", default="auto", help="auto, cpu, cuda, tensorrt or rtx (auto)")
+    parser.add_argument("--device", default=DEFAULT_DEVICE, help=f"{', '.join(DEVICES)} ({DEFAULT_DEVICE})")
     parser.add_argument(
         "--threads", type=int, help="CPU threads (one per core; batch: one per photo, with photos side by side)"
     )
-    parser.add_argument("--precision", help="float32, or int8 or float16 if the bundle has it (float32)")
+    parser.add_argument("--precision", help=f"float32, or int8 or float16 if the bundle has it ({DEFAULT_PRECISION})")
     parser.add_argument("--force", action="store_true", help="replace existing files")
 
 
-def add_sampling(parser: argparse.ArgumentParser, n: int, strategy: str, seed: int | None) -> None:
+def add_sampling(parser: argparse.ArgumentParser, n: int, seed: int | None) -> None:
     parser.add_argument("-n", type=int, default=n, help=f"number of results ({n})")
     parser.add_argument("--seed", type=int, default=seed, help=f"0 to 2**64 - 1 ({'random' if seed is None else seed})")
-    parser.add_argument("--strategy", default=strategy, choices=STRATEGIES, help=f"({strategy})")
-    parser.add_argument("--temperature", type=float, default=1.0, help="of noise and weights (1.0)")
+    parser.add_argument("--strategy", default=DEFAULT_STRATEGY, choices=STRATEGIES, help=f"({DEFAULT_STRATEGY})")
+    parser.add_argument(
+        "--temperature", type=float, default=DEFAULT_TEMPERATURE, help=f"of noise and weights ({DEFAULT_TEMPERATURE})"
+    )
 
 
 def add_address(parser: argparse.ArgumentParser, port: int, shown: str) -> None:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import argparse
 
 from picme_sdk.cli.options import add_address, add_model, open_completer
+from picme_sdk.contract import BROWSER_FORMATS
 
 HELP = "paint holes and choose fills on a local page"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_model(parser)
-    parser.add_argument("photo", nargs="?", help="PNG, JPEG or WebP to open with")
+    parser.add_argument("photo", nargs="?", help=f"picture to open with: {', '.join(BROWSER_FORMATS)}")
     parser.add_argument("--no-browser", action="store_true", help="print the address, open nothing")
     add_address(parser, 0, "any free port")
 

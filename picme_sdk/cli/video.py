@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 
 from picme_sdk.cli.options import add_model, open_completer, progress
+from picme_sdk.contract import DEFAULT_TEMPERATURE
 from picme_sdk.errors import BadArgument
 from picme_sdk.io import check_free
 
@@ -23,7 +24,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--primitive", type=int, help="the idea to follow (the heaviest of the first frame)")
     parser.add_argument("--seed", type=int, default=0, help="0 to 2**64 - 1 (0)")
-    parser.add_argument("--temperature", type=float, default=1.0, help="of the noise (1.0)")
+    parser.add_argument(
+        "--temperature", type=float, default=DEFAULT_TEMPERATURE, help=f"of the noise ({DEFAULT_TEMPERATURE})"
+    )
     parser.add_argument("--smoothing", type=float, default=0.8, help="share of the past in the idea, 0 to 1 (0.8)")
     parser.add_argument("--preview", metavar="SHEET.png", help="write every idea for the first frame with a hole")
     parser.add_argument("--json", action="store_true", help="report as one line of JSON")

@@ -181,7 +181,7 @@ class Worker:
         """A result that exists: its token is in the file."""
         with self.job.out.open(target) as stream:
             token = read_token(stream)
-        recipe = tokens.decode(token, self.completer.manifest.model_id)
+        recipe, _ = tokens.decode(token, self.completer.manifest.model_id)
         return {"file": target, "primitive": recipe.primitives[0] if isinstance(recipe, Draw) else None, "token": token}
 
 

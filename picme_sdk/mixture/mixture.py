@@ -9,6 +9,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from picme_sdk.bundle.manifest import Ambiguity
 from picme_sdk.errors import NumericalError
 from picme_sdk.mixture.philox import F32
 
@@ -20,14 +21,16 @@ DUPLICATE_DISTANCE = 0.01  # primitives closer than this count as one idea, see 
 
 @dataclass(frozen=True)
 class Mixture:
-    """q(z | photo) of one hole: log_weights [k], means and log_scales [k, d] in float64; a scale is a standard deviation."""
+    """q(z | photo) of one hole: log_weights [k], means and log_scales [k, d] in float64; a scale is a standard deviation.
+    `calibration` is the bundle's, for `ambiguity`."""
 
     log_weights: F64
     means: F64
     log_scales: F64
+    calibration: Ambiguity | None = None
 
     @classmethod
-    def of(cls, log_weights: F32, means: F32, log_scales: F32) -> Mixture:
+    def of(cls, log_weights: F32, means: F32, log_scales: F32, calibration: Ambiguity | None = None) -> Mixture:
         """From the mixture graph's outputs (batch 1). Weights are normalised; -inf is a primitive that is never drawn."""
         logits = log_weights[0].astype(np.float64)
         top = logits.max()
@@ -42,7 +45,8 @@ class Mixture:
                 "a mixture with numbers that are not finite", "finite numbers", "use float32, or another bundle"
             )
         logits -= top
-        return cls(logits - np.log(np.exp(logits).sum()), means[0].astype(np.float64), log_scales[0].astype(np.float64))
+        normalised = logits - np.log(np.exp(logits).sum())
+        return cls(normalised, means[0].astype(np.float64), log_scales[0].astype(np.float64), calibration)
 
     @cached_property
     def scales(self) -> F64:
@@ -58,9 +62,24 @@ class Mixture:
 
     @property
     def ambiguity(self) -> float:
-        """exp(entropy) of the weights: the effective number of answers, 1 to k."""
+        """How many answers there are, 1 to k: exp(-sum_i a_i log sum_j S_ij a_j) with the calibrated similarities S, so that primitives
+        which look alike count as one; without a calibration, exp(entropy of the weights)."""
         weights = self.weights
-        return float(np.exp(-np.sum(weights * np.where(weights > 0, self.log_weights, 0.0))))
+        present = weights > 0  # a primitive that is never drawn adds nothing
+        if self.calibration is None:
+            log_shares = self.log_weights[present]
+        else:
+            log_shares = np.log(self._similarity(self.calibration)[present] @ weights)
+        return float(np.exp(-np.sum(weights[present] * log_shares)))
+
+    def _similarity(self, calibration: Ambiguity) -> F64:
+        """S [k, k]: 1 for primitives that look the same, 0 for those that have nothing in common."""
+        gaps = (self.means[:, None] - self.means) ** 2
+        if calibration.weights is not None:
+            gaps *= np.array(calibration.weights)
+        with np.errstate(over="ignore"):  # infinitely far apart is a similarity of 0
+            similarity: F64 = np.exp(-((np.sqrt(gaps.sum(2)) / calibration.scale) ** calibration.power))
+        return similarity
 
     def order(self) -> list[int]:
         """Primitives, heaviest first; equal ones by number."""

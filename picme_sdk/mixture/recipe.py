@@ -12,13 +12,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from picme_sdk.contract import MAX_RESULTS, MAX_TEMPERATURE, STRATEGIES
 from picme_sdk.errors import BadArgument, BadToken
 from picme_sdk.mixture.mixture import F64, Mixture
 from picme_sdk.mixture.philox import F32, VARIATION, normals, uniform
-
-STRATEGIES = ("categorical", "diverse", "likely")
-MAX_RESULTS = 1000
-MAX_TEMPERATURE = 100.0
 
 
 @dataclass(frozen=True)

@@ -8,13 +8,14 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
+from picme_sdk.contract import MAX_HOLES, MAX_PIXELS
 from picme_sdk.errors import BadMask
 from picme_sdk.pixels.mask import Mask, bounds
-from picme_sdk.pixels.photo import MAX_PIXELS, U8, Box, Patch, Photo
+from picme_sdk.pixels.photo import U8, Box, Patch, Photo
 from picme_sdk.pixels.resize import from_square, to_square
 from picme_sdk.pixels.seam import Seam
 
-MAX_HOLES = 8  # holes are grouped until there are no more squares than this
+# Holes are grouped until there are no more than MAX_HOLES squares.
 CELLS = 64  # holes are told apart on a grid of at most this many cells a side ...
 MAX_ISLANDS, COARSER = 64, 4  # ... and if there are more islands than this, on a grid that is coarser by this factor
 

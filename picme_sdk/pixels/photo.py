@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageOps, UnidentifiedImageError
 
+from picme_sdk.contract import IMAGE_FORMATS, MAX_PIXELS
 from picme_sdk.errors import BadImage, ImageTooLarge, UnknownImageFormat
 from picme_sdk.pixels.png import png_bytes
 
@@ -23,9 +24,6 @@ U8 = NDArray[np.uint8]
 ImageLike = Union[str, "os.PathLike[str]", bytes, bytearray, memoryview, Image.Image, NDArray[Any]]
 Box = tuple[int, int, int, int]  # left, top, right, bottom
 
-MAX_PIXELS = 100_000_000
-# Formats that Pillow decodes by itself; no interpreters (EPS), no vector formats.
-FORMATS = ("PNG", "JPEG", "WEBP", "BMP", "TIFF", "GIF", "PPM")
 # The mode in which a Pillow mode is processed; palettes can't hold new colours, so they become RGB or RGBA first.
 MODES = {"1": "L", "P": "RGB", "PA": "RGBA", "RGBX": "RGB", "RGBa": "RGBA", "La": "LA", "YCbCr": "RGB", "HSV": "RGB", "LAB": "RGB", "I;16B": "I;16", "I;16N": "I;16"}  # fmt: skip
 WORKING = ("L", "LA", "RGB", "RGBA", "CMYK", "I;16")
@@ -156,7 +154,7 @@ def open_image(source: str | os.PathLike[str] | bytes, what: str) -> Image.Image
     shown = f"{len(source):,} bytes" if isinstance(source, bytes) else str(source)
     try:
         with io.BytesIO(source) if isinstance(source, bytes) else open(source, "rb") as stream:
-            image = Image.open(stream, formats=FORMATS)
+            image = Image.open(stream, formats=IMAGE_FORMATS)
             _check_size(*image.size)
             image.load()
     except BadImage:
@@ -167,7 +165,7 @@ def open_image(source: str | os.PathLike[str] | bytes, what: str) -> Image.Image
         raise ImageTooLarge(f"{what} {shown}", f"at most {MAX_PIXELS:,} pixels", "crop or shrink it first") from error
     except UnidentifiedImageError as error:
         raise UnknownImageFormat(
-            f"{what} {shown} is no picture", f"one of {', '.join(FORMATS)}", "convert it first"
+            f"{what} {shown} is no picture", f"one of {', '.join(IMAGE_FORMATS)}", "convert it first"
         ) from error
     except Exception as error:
         raise _damaged(f"{what} {shown}", error) from error

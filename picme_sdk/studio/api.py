@@ -14,15 +14,24 @@ from typing import Any, TypeVar
 
 from picme_sdk import __version__
 from picme_sdk.completer import Completer
+from picme_sdk.contract import (
+    DEFAULT_RESULTS,
+    DEFAULT_STEPS,
+    DEFAULT_STRATEGY,
+    DEFAULT_STRENGTH,
+    DEFAULT_TEMPERATURE,
+    DEFAULT_VARIATIONS,
+    MAX_HTTP_PIXELS,
+    MAX_HTTP_RESULTS,
+    Strategy,
+)
 from picme_sdk.errors import BadArgument
 from picme_sdk.pixels.photo import Box
 from picme_sdk.scene import Completion, Scene
-from picme_sdk.studio.pictures import MAX_PIXELS, check_picture, png, preview, read_hole, read_photo, to_text
+from picme_sdk.studio.pictures import check_picture, png, preview, read_hole, read_photo, to_text
 from picme_sdk.studio.store import Jobs, SceneStore, StoredScene
 
 T = TypeVar("T")
-
-MAX_RESULTS = 64  # per request
 
 
 @dataclass(frozen=True)
@@ -48,11 +57,11 @@ class NewScene:
 class Samples:
     """See `Scene.sample`."""
 
-    n: int = 6
+    n: int = DEFAULT_RESULTS
     seed: int | None = None
-    strategy: str = "diverse"
+    strategy: Strategy = DEFAULT_STRATEGY
     primitive: int | None = None
-    temperature: float = 1.0
+    temperature: float = DEFAULT_TEMPERATURE
 
 
 @dataclass(frozen=True)
@@ -60,8 +69,8 @@ class Variations:
     """More like the result of this token; see `Completion.variations`."""
 
     token: str
-    n: int = 4
-    strength: float = 0.3
+    n: int = DEFAULT_VARIATIONS
+    strength: float = DEFAULT_STRENGTH
     seed: int | None = None
 
 
@@ -71,7 +80,7 @@ class Interpolation:
 
     first: str
     second: str
-    steps: int = 5
+    steps: int = DEFAULT_STEPS
 
 
 @dataclass(frozen=True)
@@ -88,11 +97,11 @@ class Complete:
     photo: str
     mask: str | None = None
     context: int | None = None
-    n: int = 6
+    n: int = DEFAULT_RESULTS
     seed: int | None = None
-    strategy: str = "diverse"
+    strategy: Strategy = DEFAULT_STRATEGY
     primitive: int | None = None
-    temperature: float = 1.0
+    temperature: float = DEFAULT_TEMPERATURE
 
 
 class Studio:
@@ -110,10 +119,10 @@ class Studio:
         manifest = self.completer.manifest
         return as_json(
             {
-                "name": manifest.name, "licence": manifest.licence, "image_size": manifest.image_size,
+                "name": manifest.name, "knows": manifest.knows, "licence": manifest.licence, "image_size": manifest.image_size,
                 "primitives": manifest.primitives, "model_id": manifest.model_id, "limits": manifest.card.limits,
                 "backend": self.completer.backend, "device": self.completer.device,
-                "max_pixels": MAX_PIXELS, "max_results": MAX_RESULTS,
+                "max_pixels": MAX_HTTP_PIXELS, "max_results": MAX_HTTP_RESULTS,
             }
         )  # fmt: skip
 
@@ -193,8 +202,8 @@ def read(kind: type[T], body: bytes) -> T:
 
 
 def _check_count(name: str, value: object) -> None:
-    if isinstance(value, int) and value > MAX_RESULTS:
-        raise BadArgument(f"{name}={value}", f"at most {MAX_RESULTS} in one request", "ask several times")
+    if isinstance(value, int) and value > MAX_HTTP_RESULTS:
+        raise BadArgument(f"{name}={value}", f"at most {MAX_HTTP_RESULTS} in one request", "ask several times")
 
 
 def _stream(scene: Scene, request: Samples) -> Iterator[Completion]:

@@ -20,7 +20,8 @@ from pathlib import Path
 from typing import Any
 
 from picme_sdk.completer import Completer
-from picme_sdk.errors import BackendUnavailable, BadArgument, BadImage, ImageTooLarge, NumericalError, PicmeError
+from picme_sdk.contract import HTTP_STATUS
+from picme_sdk.errors import BackendUnavailable, BadArgument, BadImage, PicmeError
 from picme_sdk.studio.api import Complete, Interpolation, NewScene, Replay, Reply, Samples, Studio, Variations, read
 from picme_sdk.studio.guard import MAX_BODY_BYTES, App, Guard, Receive, Refused, Scope, Send, answer
 
@@ -113,8 +114,8 @@ def _refusal(error: Exception) -> Refused:
     if isinstance(error, asyncio.TimeoutError):
         return Refused(408, f"no whole body in {BODY_SECONDS:.0f} s | expected it sooner | try again")
     if isinstance(error, PicmeError):
-        status = 413 if isinstance(error, ImageTooLarge) else 500 if isinstance(error, NumericalError) else 400
-        return Refused(status, str(error), type(error).__name__)
+        kind = type(error).__name__
+        return Refused(HTTP_STATUS.get(kind, 400), str(error), kind)
     log.error("a request failed", exc_info=error)
     return Refused(500, "an internal error | expected none | see the terminal of `picme studio`", "InternalError")
 

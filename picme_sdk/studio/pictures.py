@@ -8,15 +8,13 @@ import io
 
 from PIL import Image, UnidentifiedImageError
 
+from picme_sdk.contract import BROWSER_FORMATS, MAX_HTTP_PIXELS, MEDIA_TYPES
 from picme_sdk.errors import BadArgument, BadImage, ImageTooLarge
 from picme_sdk.pixels.mask import MaskLike, load_mask
 from picme_sdk.pixels.photo import Box, Photo, load
 from picme_sdk.pixels.png import png_bytes
 from picme_sdk.scene import Completion
 
-FORMATS = ("PNG", "JPEG", "WEBP")
-KINDS = {"PNG": "image/png", "WEBP": "image/webp"}  # JPEG has several names
-MAX_PIXELS = 50_000_000  # of one photo
 EFFORT = 1  # of PNG compression: 6 is three times slower for a file a quarter smaller
 PREVIEW = 1024  # longest side of a preview, pixels
 
@@ -35,24 +33,24 @@ def to_text(data: bytes) -> str:
 def check_picture(data: bytes, what: str) -> str:
     """The media type of a picture, from its header alone: nothing is decoded before its kind and size are known."""
     try:
-        with Image.open(io.BytesIO(data), formats=FORMATS) as image:
+        with Image.open(io.BytesIO(data), formats=BROWSER_FORMATS) as image:
             width, height = image.size
-            kind = KINDS.get(image.format or "", "image/jpeg")
+            kind = MEDIA_TYPES.get(image.format or "", "image/jpeg")  # JPEG has several names
     except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
         raise _too_large(what) from error
     except UnidentifiedImageError as error:
         raise BadImage(
-            f"a {what} of {len(data):,} bytes is no such picture", "PNG, JPEG or WebP", "convert it"
+            f"a {what} of {len(data):,} bytes is no such picture", f"one of {', '.join(BROWSER_FORMATS)}", "convert it"
         ) from error
     except Exception as error:  # Pillow's parsers raise many exceptions on damaged data
         raise BadImage(f"a {what} that can't be read", "an undamaged picture", "check the file") from error
-    if width * height > MAX_PIXELS:
+    if width * height > MAX_HTTP_PIXELS:
         raise _too_large(f"{what} of {width}x{height}")
     return kind
 
 
 def _too_large(what: str) -> ImageTooLarge:
-    return ImageTooLarge(f"a {what}", f"at most {MAX_PIXELS:,} pixels", "crop or shrink it first")
+    return ImageTooLarge(f"a {what}", f"at most {MAX_HTTP_PIXELS:,} pixels", "crop or shrink it first")
 
 
 def read_photo(text: str) -> Image.Image:

@@ -20,7 +20,7 @@ from picme_sdk.studio.guard import Refused
 T = TypeVar("T")
 
 MAX_SCENES = 8
-MAX_PIXELS = 100_000_000  # of all scenes' photos together
+MAX_STORED_PIXELS = 100_000_000  # of all scenes' photos together
 IDLE_SECONDS = 3600.0
 MAX_JOBS = 9  # one running, the others waiting
 
@@ -92,7 +92,7 @@ class SceneStore:
     def __init__(
         self,
         max_scenes: int = MAX_SCENES,
-        max_pixels: int = MAX_PIXELS,
+        max_pixels: int = MAX_STORED_PIXELS,
         seconds: float = IDLE_SECONDS,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:

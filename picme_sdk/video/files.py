@@ -17,10 +17,11 @@ from typing import Any, TypeVar
 from PIL import Image
 
 from picme_sdk.completer import Completer
+from picme_sdk.contract import IMAGE_FORMATS
 from picme_sdk.errors import BadMask, BadVideo, PicmeError, UnknownImageFormat
 from picme_sdk.io import check_free, replacing
 from picme_sdk.pixels.mask import FAINT, mask_values
-from picme_sdk.pixels.photo import FORMATS, U8, load, open_image
+from picme_sdk.pixels.photo import U8, load, open_image
 from picme_sdk.sheet import results_sheet
 from picme_sdk.video.frames import SMOOTHING, complete_frames
 from picme_sdk.video.stability import Meter, Stability
@@ -159,5 +160,5 @@ def _masks(path: Path) -> Iterator[U8]:
         with Reader(path) as reader:
             yield from reader.frames("gray")
     except BadVideo as error:
-        formats = f"one of {', '.join(FORMATS)}, or a video"
+        formats = f"one of {', '.join(IMAGE_FORMATS)}, or a video"
         raise BadMask(f"mask {error.given}", formats, "convert it first") from error

@@ -52,7 +52,7 @@ class Meter:
     def _sample(self, source: U8, mask: U8) -> U8 | None:
         if self.frames % EVERY > 1 or len(self.changes["independent"]) == COMPARED:
             return None
-        image: U8 = self.completer.complete(source, mask, 1, seed=self.frames)[0].image
+        image: U8 = self.completer.complete(source, mask, 1, seed=self.frames, strategy="categorical")[0].image
         return image
 
     def _note(self, what: str, before: U8, after: U8, where: Where) -> None:

@@ -370,7 +370,8 @@ def test_18_the_manifest_may_not_lie_about_an_engine(bundle_folder: Path) -> Non
         {"target": "any"},
         {"builder": "cuda"},
         {"version": "latest"},
-        {"profile": (4, 2, 1)},
+        {"profiles": ((4, 2, 1),)},
+        {"profiles": ()},
         {"source": "x"},
     ):
         engines = (replace(manifest.engines[0], **change), *manifest.engines[1:])  # type: ignore[arg-type]

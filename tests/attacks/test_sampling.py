@@ -169,11 +169,13 @@ def test_14_forged_tokens(completer: Completer, scene: Scene) -> None:
     good = scene.sample(1, 0)[0]
     body = base64.urlsafe_b64decode(good.token + "=" * (-len(good.token) % 4))[:-4]
     assert forge(body) == good.token, "the forgery is good"
-    head = body[:9]
+    head = body[:10]  # version, model, settings
     nan = struct.pack("<f", float("nan"))
-    draw = body[9:]
+    draw = body[10:]
     forged = [
-        b"", head, head + b"\x09", bytes([2]) + body[1:], body[:1] + bytes(8) + body[9:], body + b"x", body[:-1],
+        b"", head, head + b"\x09", bytes([3]) + body[1:], body[:1] + bytes(8) + body[9:], body[:9] + b"\x02" + draw, body[:9] + b"\x10" + draw,
+        body[:9] + b"\x80" + bytes(4) + draw, body[:9] + b"\x80" + b"\xff" * 4 + draw,  # contexts that nobody can ask for
+        body + b"x", body[:-1],
         head + b"\x00\x00" + bytes(16),  # no holes
         head + b"\x00\xff" + bytes(2 * 255 + 16),  # 255 holes
         head + b"\x00\x01\xff\xff" + bytes(16),  # primitive 65,535

@@ -24,10 +24,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from picme_sdk.contract import DEFAULT_STRATEGY, STRATEGIES
+
 ROOT = Path(__file__).parents[2]
 BUILT = Path(os.environ.get("PICME_CPP_BUILD", ROOT / "build" / "cpp"))
 RGB, BGR, RGBA, BGRA, GRAY = range(5)
-STRATEGIES = ("categorical", "diverse", "likely")
 OK, BAD_ARGUMENT, BAD_IMAGE, BAD_MASK, BAD_BUNDLE, BAD_TOKEN, BACKEND_UNAVAILABLE = range(7)
 
 
@@ -55,7 +56,8 @@ class LoadParams(Structure):
 
 class CompleterInfo(Structure):
     _fields_ = [("size", c_size_t), ("name", c_char * 65), ("model_id", c_char * 65), ("backend", c_char * 64), ("device", c_char * 16),
-                ("image_size", c_int32), ("primitives", c_int32), ("latent", c_int32), ("max_batch", c_int32), ("load_ms", c_double)]  # fmt: skip
+                ("image_size", c_int32), ("primitives", c_int32), ("latent", c_int32), ("max_batch", c_int32), ("load_ms", c_double),
+                ("knows", c_char * 804)]  # fmt: skip
 
 
 class EncodeParams(Structure):
@@ -70,7 +72,7 @@ class SceneInfo(Structure):
 
 class Result(Structure):
     _fields_ = [("size", c_size_t), ("pixels", POINTER(c_uint8)), ("bytes", c_size_t), ("stride", c_size_t), ("primitive", c_int32),
-                ("reserved", c_int32), ("weight", c_double), ("log_prob", c_double), ("decode_ms", c_double), ("token", c_char * 2056)]  # fmt: skip
+                ("reserved", c_int32), ("weight", c_double), ("log_density", c_double), ("decode_ms", c_double), ("token", c_char * 2056)]  # fmt: skip
 
 
 class SampleParams(Structure):
@@ -92,7 +94,7 @@ class NativeResult:
     image: np.ndarray
     primitive: int
     weight: float
-    log_prob: float
+    log_density: float
     token: str
 
 
@@ -154,9 +156,9 @@ class NativeScene:
         step = images[0].nbytes
         results = (Result * n)(*(_sized(Result, images[i].ctypes.data_as(POINTER(c_uint8)), step) for i in range(n)))
         self.native._call(name, self.handle, *arguments, results)
-        return [NativeResult(images[i], r.primitive, r.weight, r.log_prob, r.token.decode()) for i, r in enumerate(results)]  # fmt: skip
+        return [NativeResult(images[i], r.primitive, r.weight, r.log_density, r.token.decode()) for i, r in enumerate(results)]  # fmt: skip
 
-    def sample(self, n: int, seed: int, strategy: str = "categorical", primitive: int = -1, temperature: float = 1.0) -> list[NativeResult]:  # fmt: skip
+    def sample(self, n: int, seed: int, strategy: str = DEFAULT_STRATEGY, primitive: int = -1, temperature: float = 1.0) -> list[NativeResult]:  # fmt: skip
         params = _sized(SampleParams, seed, n, STRATEGIES.index(strategy), primitive, temperature)
         return self._results(n, "picme_sample", ctypes.byref(params))
 

@@ -2,16 +2,30 @@
 
 from __future__ import annotations
 
+import base64
+import ctypes
+import hashlib
 import shutil
 import zipfile
+import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import onnx
 import pytest
 
 from picme_sdk.completer import Completer
-from picme_sdk.errors import BadBundle
+from picme_sdk.contract import (
+    DEFAULT_RESULTS,
+    DEFAULT_STRATEGY,
+    DEFAULT_STRENGTH,
+    DEFAULT_TEMPERATURE,
+    DEFAULT_VARIATIONS,
+    STRATEGIES,
+)
+from picme_sdk.errors import BadBundle, BadToken
 from picme_sdk.scene import Completion, Scene
 from tests.cpp.native import (  # fmt: skip
     BAD_ARGUMENT,
@@ -26,8 +40,10 @@ from tests.cpp.native import (  # fmt: skip
     Native,
     NativeError,
     NativeResult,
+    SampleParams,
+    VariationParams,
 )
-from tests.picme_sdk.bundle.test_bundle import CHANGES, rewrite
+from tests.picme_sdk.bundle.test_bundle import CHANGES, as_format_1, rewrite
 
 
 @pytest.fixture(scope="module")
@@ -69,7 +85,7 @@ def assert_same(ours: list[NativeResult], theirs: list[Completion]) -> None:
         image = np.asarray(other.image).reshape(mine.image.shape)
         assert mine.primitive == other.primitive
         assert mine.weight == pytest.approx(other.weight, rel=1e-5)
-        assert mine.log_prob == pytest.approx(other.log_density, rel=1e-5, abs=1e-4)
+        assert mine.log_density == pytest.approx(other.log_density, rel=1e-5, abs=1e-4)
         assert psnr(mine.image, image) >= 45
         assert np.mean(mine.image == image) > 0.999
         assert np.abs(mine.image.astype(int) - image).max() <= 1
@@ -131,6 +147,107 @@ def test_variations_replay_and_interpolation_agree(native: Native, python: Compl
         deep = ours.variations(deep.token, 1, 0.5, 1)[0]
     assert_same([deep], [theirs.replay(deep.token)])
     ours.close()
+
+
+def test_a_call_without_arguments_means_the_same(native: Native, python: Completer) -> None:
+    """The defaults of the C structs, as the library sets them, are those of the contract and so of Python."""
+    sample, variation = SampleParams(), VariationParams()
+    native._call("picme_sample_params_init", ctypes.byref(sample), ctypes.c_size_t(ctypes.sizeof(sample)))
+    native._call("picme_variation_params_init", ctypes.byref(variation), ctypes.c_size_t(ctypes.sizeof(variation)))
+    assert (sample.n, STRATEGIES[sample.strategy], sample.primitive) == (DEFAULT_RESULTS, DEFAULT_STRATEGY, -1)
+    assert sample.temperature == DEFAULT_TEMPERATURE
+    assert (variation.n, variation.strength) == (DEFAULT_VARIATIONS, np.float32(DEFAULT_STRENGTH))
+    given, mask = SHAPES["larger"]
+    ours = native.encode(given, mask)
+    theirs = python.encode(given, mask)
+    assert_same(ours._results(sample.n, "picme_sample", ctypes.byref(sample)), theirs.sample(seed=0))
+    assert theirs.sample(1)[0].primitive == theirs.primitives[0][0], "the first result is of the heaviest primitive"
+    ours.close()
+
+
+def test_tokens_record_the_context_and_version_1_does_not_ask_for_it(native: Native, python: Completer) -> None:
+    given, mask = SHAPES["larger"]
+    wide, own = python.encode(given, mask, context=150), python.encode(given, mask)
+    ours = native.encode(given, mask, context=150)
+    result = wide.sample(1, 3)[0]
+    assert_same([ours.replay(result.token)], [result])
+    plain = native.encode(given, mask)
+    with pytest.raises(NativeError, match="context 150") as refused:
+        plain.replay(result.token)
+    assert refused.value.status == BAD_TOKEN
+    with pytest.raises(BadToken, match="context=150"):
+        own.replay(result.token)
+    body = base64.urlsafe_b64decode(result.token + "=" * (-len(result.token) % 4))[:-4]
+    old = b"\x01" + body[1:9] + body[14:]  # without the settings: one byte and the context
+    token = base64.urlsafe_b64encode(old + zlib.crc32(old).to_bytes(4, "little")).decode().rstrip("=")
+    assert_same([ours.replay(token)], [wide.replay(token)])
+    assert_same([plain.replay(token)], [own.replay(token)])
+    assert np.array_equal(wide.replay(token).image, result.image)
+    assert wide.replay(token).token == result.token, "what version 1 left out is known now"
+    for scene in (ours, plain):
+        scene.close()
+
+
+def test_both_read_format_1_and_what_format_2_adds(native: Native, bundle_folder: Path, tmp_path: Path) -> None:
+    given, mask = SHAPES["larger"]
+    expected = native.encode(given, mask)
+    token = expected.sample(1, 7)[0].token
+    for name, change in {"1": as_format_1, "2": calibrate}.items():
+        folder = Path(shutil.copytree(bundle_folder, tmp_path / name))
+        rewrite(folder, change)
+        made = Native(folder)
+        with Completer(folder, device="cpu", threads=1) as completer:
+            ours, theirs = made.encode(given, mask), completer.encode(given, mask)
+            assert_same([ours.replay(token)], [theirs.replay(token)])
+            assert ours.info().ambiguity == pytest.approx(theirs.ambiguity, rel=1e-5)
+            assert (theirs.ambiguity == pytest.approx(expected.info().ambiguity, rel=1e-5)) == (name == "1")
+            assert (
+                made.info().knows.decode() == completer.manifest.knows == ("" if name == "1" else "drawn faces \u00e9")
+            )
+        ours.close()
+        made.close()
+    expected.close()
+
+
+def test_both_run_float32_graphs_whose_weights_are_stored_as_float16(bundle_folder: Path, tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(bundle_folder, tmp_path / "compact"))
+    rewrite(folder, lambda m: compact(folder, m))
+    given, mask = SHAPES["larger"]
+    made = Native(folder)
+    with (
+        Completer(folder, device="cpu", threads=1) as completer,
+        Completer(bundle_folder, device="cpu", threads=1) as full,
+    ):
+        assert {g.storage for g in completer.manifest.graphs} == {"float16"}
+        assert completer.manifest.model_id == full.manifest.model_id, "repacking keeps tokens valid"
+        ours, theirs = made.encode(given, mask), completer.encode(given, mask)
+        assert_same(ours.sample(3, 7), theirs.sample(3, 7))
+        token = full.encode(given, mask).sample(1, 7)[0].token
+        assert_same([ours.replay(token)], [theirs.replay(token)])
+    ours.close()
+    made.close()
+
+
+def compact(folder: Path, m: dict[str, Any]) -> None:
+    """Store the weights of the float32 graphs as float16, each behind a Cast."""
+    for entry in m["graphs"]:
+        entry["storage"] = "float16"
+        if entry["precision"] != "float32":
+            continue
+        model = onnx.load(folder / entry["file"])
+        for tensor in model.graph.initializer:
+            name, values = tensor.name, onnx.numpy_helper.to_array(tensor)
+            if values.dtype == np.float32 and values.size > 1:  # single numbers are constants, such as limits
+                tensor.CopyFrom(onnx.numpy_helper.from_array(values.astype(np.float16), f"{name}.half"))
+                cast = onnx.helper.make_node("Cast", [tensor.name], [name], to=onnx.TensorProto.FLOAT)
+                model.graph.node.insert(0, cast)
+        data = model.SerializeToString()
+        (folder / entry["file"]).write_bytes(data)
+        entry.update(sha256=hashlib.sha256(data).hexdigest(), bytes=len(data))
+
+
+def calibrate(m: dict[str, Any]) -> None:
+    m.update(knows="drawn faces \u00e9", ambiguity={"scale": 2.0, "power": 1.5, "weights": [0.5] * m["latent"]})
 
 
 @pytest.mark.parametrize("form", [RGB, BGR, RGBA, BGRA, GRAY])

@@ -1,7 +1,8 @@
 """Writes the tiny bundle that the tests of every runtime share (Python, C++, browser): python tests/data/make_tiny.py
 
 A model of 32x32 pixels, 4 primitives and 16 latent dimensions, untrained but for fixed seeds, in float32 and FP16. It is committed, so those tests need
-neither torch nor an export. Run this again when the format of bundles or the contract of the graphs changes.
+neither torch nor an export. Run this again when the format of bundles or the contract of the graphs changes. tests/data/tiny_format_1 is what it wrote
+before format 2, and never changes: every reader must accept it.
 
 Its engines are placeholders, which no TensorRT would load: the tests ask which engines are chosen and refused, and that happens before.
 """
@@ -21,7 +22,8 @@ from torch import nn  # noqa: E402
 
 from export import to_trt  # noqa: E402
 from export.write import entry, write_bundle  # noqa: E402
-from picme_sdk.bundle.manifest import GRAPHS, EngineFile, Manifest  # noqa: E402
+from picme_sdk.bundle.manifest import EngineFile, Manifest  # noqa: E402
+from picme_sdk.contract import GRAPHS  # noqa: E402
 from training.config import TrainConfig, load  # noqa: E402
 from training.model import Picme  # noqa: E402
 
@@ -48,13 +50,13 @@ def model_and_config() -> tuple[Picme, TrainConfig]:
 def placeholders(manifest: Manifest, contents: dict[str, bytes]) -> tuple[EngineFile, ...]:
     engines = []
     for name in GRAPHS:
-        source = manifest.graph(name, "float32" if name == "mixture" else "float16")
+        source = manifest.graph(name, "float16")
         file, data = f"engines/{name}.engine", f"a placeholder for the {name}'s engine\n".encode() * 8
         contents[file] = data
         engines.append(
             EngineFile(
                 graph=name, precision=source.precision, **entry(file, data), inputs=source.inputs, outputs=source.outputs,
-                builder="tensorrt_rtx", version="1.2.0.54", target="ampere+", source=source.sha256, profile=(1, 6, 16),
+                builder="tensorrt_rtx", version="1.2.0.54", target="ampere+", source=source.sha256, profiles=((1, 6, 16),),
             )
         )  # fmt: skip
     return tuple(engines)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from picme_sdk.mixture.recipe import STRATEGIES
+from picme_sdk.contract import STRATEGIES
 from tests.cpp.native import BGR, BGRA, GRAY, RGB, RGBA
 
 CHANNELS = {RGB: 3, BGR: 3, RGBA: 4, BGRA: 4, GRAY: 1}

@@ -17,7 +17,7 @@ from export.graphs import DecoderGraph, EncoderGraph, graph_specs
 from export.onnx_files import ExportError, check, half, to_onnx
 from export.verify import Chain, hard_photos, latents, verify
 from picme_sdk.bundle.bundle import Bundle
-from picme_sdk.bundle.manifest import GRAPHS
+from picme_sdk.contract import GRAPHS
 from picme_sdk.errors import BadBundle
 from tests.conftest import ROOT
 from training.checkpoint import load_weights
@@ -47,7 +47,7 @@ def test_the_bundle_has_graphs_engines_and_numbers(exported_folder: Path) -> Non
         assert engine.target == "ampere+"
         assert engine.version in engine.file
         assert engine.source == manifest.graph(engine.graph, engine.precision).sha256
-    assert manifest.engines[2].profile == (1, 6, 16)
+    assert manifest.engines[2].profiles == ((1, 6, 16),)
     assert {(c.graph, c.compared) for c in manifest.verified} == {
         ("encoder", "torch-float32"), ("mixture", "torch-float32"), ("decoder", "torch-float32"), ("decoder", "float32-float16"),
     }  # fmt: skip
@@ -122,9 +122,27 @@ def test_the_rearranged_encoder_sees_what_the_network_sees(shaped: Picme) -> Non
     hole = (mask.permute(0, 3, 1, 2) > 0).float()
     with torch.no_grad():
         context, skips = shaped.encode((image.permute(0, 3, 1, 2) / 127.5 - 1) * (1 - hole), hole)
-        found = EncoderGraph(shaped)(image, mask)
+        *found, finite = EncoderGraph(shaped)(image, mask)
     for expected, got in zip((context, *skips), found, strict=True):
         torch.testing.assert_close(got, expected, rtol=1e-4, atol=1e-5)
+    assert (finite.dtype, finite.tolist()) == (torch.uint8, [1])
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("where", ["context", "skip"])
+def test_the_encoder_says_if_a_value_is_not_finite(shaped: Picme, tmp_path: Path, value: float, where: str) -> None:
+    """One value in one place, in torch and in ONNX Runtime."""
+    size = shaped.config.image_size
+    with torch.no_grad():
+        if where == "context":
+            shaped.context_head.out.bias[0] = value
+        else:
+            list(shaped.projections.values())[-1].bias[0] = value
+    image, mask = np.full((1, size, size, 3), 90, np.uint8), np.zeros((1, size, size, 1), np.uint8)
+    assert EncoderGraph(shaped)(torch.from_numpy(image), torch.from_numpy(mask))[-1].tolist() == [0]
+    graph = to_onnx(shaped, 4, ("encoder",))["encoder"]
+    session = onnxruntime.InferenceSession(graph.SerializeToString(), providers=["CPUExecutionProvider"])
+    assert session.run(["finite"], {"image": image, "mask": mask})[0].tolist() == [0]
 
 
 def test_the_rearranged_decoder_paints_what_the_network_paints(shaped: Picme) -> None:

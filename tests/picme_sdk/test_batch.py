@@ -8,6 +8,7 @@ from PIL import Image
 
 from picme_sdk import Completer
 from picme_sdk.batch import Folder, PhotoReport, Sampling, photos_in, result_path, run_batch, watch
+from picme_sdk.contract import IMAGE_FORMATS, IMAGE_SUFFIXES
 from tests.conftest import read_image
 from tests.vectors.make import photo as formula
 
@@ -50,6 +51,15 @@ def test_every_photo_is_completed_and_reported(completer: Completer, photos: Pat
     assert made.text["picme-token"] == reports["a.png"].results[0]["token"]
     hole = np.asarray(read_image(mask)) > 0
     assert np.array_equal(np.asarray(made)[~hole], formula(40, 30)[~hole])
+
+
+@pytest.mark.parametrize("kind", IMAGE_FORMATS)
+def test_a_folder_of_any_format_is_completed(completer: Completer, mask: Path, tmp_path: Path, kind: str) -> None:
+    suffix = next(s for s in IMAGE_SUFFIXES if Image.registered_extensions()[s] == kind)
+    (tmp_path / "photos").mkdir()
+    Image.fromarray(formula(40, 30)).save(tmp_path / "photos" / f"a{suffix}", kind)
+    reports = run(completer, tmp_path / "photos", tmp_path / "out", mask)
+    assert [(name, r.state) for name, r in reports.items()] == [(f"a{suffix}", "done")]
 
 
 def test_a_bad_file_does_not_stop_the_others(completer: Completer, photos: Path, mask: Path, tmp_path: Path) -> None:

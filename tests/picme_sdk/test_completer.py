@@ -1,9 +1,11 @@
 """Completer, Scene and Completion: every sentence of their docstrings."""
 
+import shutil
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import FrozenInstanceError
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,6 +13,7 @@ import pytest
 from picme_sdk import Completer, Completion, Scene
 from picme_sdk.errors import BackendUnavailable, BadArgument, BadBundle, BadToken, Closed
 from picme_sdk.mixture.philox import normals
+from tests.picme_sdk.bundle.test_bundle import rewrite
 from tests.vectors.make import photo as formula
 
 PHOTO = formula(64, 48)
@@ -170,6 +173,35 @@ def test_tokens_that_do_not_fit_are_refused(completer: Completer, scene: Scene) 
     token = completer.encode(formula(600, 600), two).sample(1, seed=0)[0].token
     with pytest.raises(BadToken, match="2 holes"):
         scene.replay(token)
+
+
+def test_a_token_is_refused_where_the_context_is_another(completer: Completer, scene: Scene) -> None:
+    wide = completer.encode(PHOTO, MASK, context=40)
+    result = wide.sample(1, seed=0)[0]
+    with pytest.raises(BadToken, match=r"context=40.*context=None.*encode the photo as it was"):
+        scene.replay(result.token)
+    assert same(completer.encode(PHOTO, MASK, context=40).replay(result.token), result)
+    named = completer.encode(PHOTO, MASK, context=completer.manifest.image_size)
+    assert same(named.replay(scene.sample(1, seed=0)[0].token), scene.sample(1, seed=0)[0]), "the default by its number"
+
+
+def test_precision_is_per_graph(bundle_folder: Path, tmp_path: Path) -> None:
+    """A bundle with an INT8 decoder only runs it beside the float32 encoder. (The file is the float32 one: this is about the choice.)"""
+    folder = Path(shutil.copytree(bundle_folder, tmp_path / "bundle"))
+    shutil.copy(folder / "decoder.onnx", folder / "decoder.int8.onnx")
+
+    def add(m: dict[str, Any]) -> None:
+        decoder = next(g for g in m["graphs"] if (g["graph"], g["precision"]) == ("decoder", "float32"))
+        m["graphs"].append({**decoder, "precision": "int8", "file": "decoder.int8.onnx"})
+
+    rewrite(folder, add)
+    with Completer(folder, "cpu", 1, "int8") as small, Completer(folder, "cpu", 1) as plain:
+        assert same(small.complete(PHOTO, MASK, 1, 0)[0], plain.complete(PHOTO, MASK, 1, 0)[0])
+    (folder / "decoder.int8.onnx").write_bytes(b"damaged")
+    with pytest.raises(BadBundle, match=r"decoder\.int8\.onnx"):
+        Completer(folder, "cpu", 1, "int8")
+    with pytest.raises(BadArgument, match="float32, float16"):
+        Completer(bundle_folder, "cpu", 1, "int8")
 
 
 def test_separate_holes_are_all_filled(completer: Completer) -> None:

@@ -87,7 +87,12 @@ class Oracle:
     def encode(self, photo: np.ndarray, mask: np.ndarray) -> "Oracle":
         return self
 
-    def sample(self, n: int, seed: int, primitive: int | None = None, temperature: float = 1.0) -> list[Any]:
+    def sample(
+        self, n: int, seed: int, strategy: str = "diverse", primitive: int | None = None, temperature: float = 1.0
+    ) -> list[Any]:
+        assert primitive is not None or strategy == "categorical", (
+            "odds are those of samples, not of a tour of all ideas"
+        )
         if primitive is not None:  # the first smiles, the second frowns
             chosen = [next(s for s in range(100) if drawn(s)[1] == primitive)]
         elif self.faces is None:

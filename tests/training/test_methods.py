@@ -27,10 +27,10 @@ def test_classical_methods_continue_a_flat_picture(name: str, case: Case) -> Non
     assert np.array_equal(seen, method.results(case, 6)), "it must not look into the hole"
 
 
-def test_bundles_are_run_as_users_run_them(bundle_folder: Path, case: Case) -> None:
+def test_bundles_are_sampled_by_the_papers_algorithm(bundle_folder: Path, case: Case) -> None:
     [method] = parse_methods(f"ours={bundle_folder}")
     with Completer(bundle_folder, device="cpu") as completer:
-        expected = [r.image for r in completer.complete(case.photo, case.mask, 3, case.seed)]
+        expected = [r.image for r in completer.complete(case.photo, case.mask, 3, case.seed, "categorical")]
     assert np.array_equal(method.results(case, 3), np.stack(expected))
     assert method.about["primitives"] == 4
     assert method.about["image_size"] == 32

@@ -12,6 +12,7 @@ from __future__ import annotations
 import base64
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,8 @@ import numpy as np
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE.parents[1]))
 
+from picme_sdk.bundle.manifest import Ambiguity  # noqa: E402
+from picme_sdk.contract import STRATEGIES  # noqa: E402
 from picme_sdk.mixture import philox, recipe, token  # noqa: E402
 from picme_sdk.mixture.mixture import Mixture  # noqa: E402
 from picme_sdk.pixels.crops import find_crops  # noqa: E402
@@ -28,6 +31,14 @@ from picme_sdk.pixels.photo import load  # noqa: E402
 
 MODEL = "0123456789abcdef" * 4
 SEEDS = (0, 7, 2**32 - 1, 2**32, 2**64 - 1)
+SETTINGS = (token.Settings(), token.Settings(512), token.Settings(None, "auto"), token.Settings(2**20, "auto"))
+# As version 1 wrote them: nothing writes them any more, and they must be read for ever.
+VERSION_1 = {
+    "draw": "AQEjRWeJq83vAAECAAcAAAAAAAAAAwAAADMzMz8rlT-G",
+    "two holes": "AQEjRWeJq83vAAICAAQA__________8AAAAAAACAPxuQLn4",
+    "variation": "AQEjRWeJq83vAWMAAAAAAAAAAQAAAJqZmT4AAQIABwAAAAAAAAADAAAAMzMzP_C9aPM",
+    "blend": "AQEjRWeJq83vAgAAgD4AAQIABwAAAAAAAAADAAAAMzMzPwFjAAAAAAAAAAEAAACamZk-AAECAAcAAAAAAAAAAwAAADMzMz_8biV0",
+}
 SIZE = 32  # of the model in holes.json
 
 
@@ -63,7 +74,7 @@ def sampling_vectors() -> dict[str, Any]:
     log_scales = np.array([[[0, 0], [-1, -1], [0, 0], [0.5, -0.5], [-2, 0]]], np.float32)
     mixture = Mixture.of(log_weights, means, log_scales)
     choices = []
-    for strategy in recipe.STRATEGIES:
+    for strategy in STRATEGIES:
         for seed in (7, 2**64 - 1):
             for temperature in (0.0, 0.5, 1.0, 2.0):
                 made = recipe.draws([mixture, mixture], 8, seed, strategy, None, temperature)
@@ -73,6 +84,7 @@ def sampling_vectors() -> dict[str, Any]:
     draw = recipe.Draw((2,), 7, 3, recipe.f32(0.7))
     two = recipe.Draw((2, 4), 2**64 - 1, 0, 1.0)
     varied = recipe.Variation(draw, 99, 1, recipe.f32(0.3))
+    calibrated = [(1.0, 2.0, None), (2.5, 1.0, None), (0.7, 1.5, (0.25, 4.0)), (1e-9, 16.0, None), (1e9, 1.0, None)]
     recipes = {"draw": draw, "two holes": two, "variation": varied, "blend": recipe.Blend(draw, varied, 0.25)}
     noise = mixture.means[0] * 0 + np.array([0.5, -1.5])
     return {
@@ -81,9 +93,15 @@ def sampling_vectors() -> dict[str, Any]:
         "normals": normals,
         "mixture": {"log_weights": log_weights[0].tolist(), "means": means[0].tolist(), "log_scales": log_scales[0].tolist(),
                     "order": mixture.order(), "ideas": mixture.ideas(), "ambiguity": mixture.ambiguity,
-                    "log_prob": {"primitive": 3, "noise": noise.tolist(), "value": mixture.log_density(3, noise)}},
+                    "calibrated": [{"scale": scale, "power": power, "weights": weights,
+                                    "value": replace(mixture, calibration=Ambiguity(scale, power, weights)).ambiguity}
+                                   for scale, power, weights in calibrated],
+                    "log_density": {"primitive": 3, "noise": noise.tolist(), "value": mixture.log_density(3, noise)}},
         "choices": choices,
-        "tokens": {"model_id": MODEL, **{name: token.encode(value, MODEL) for name, value in recipes.items()}},
+        "tokens": {"model_id": MODEL, "version 1": VERSION_1, "version 2": [
+            {"name": name, "context": settings.context, "detail": settings.detail, "token": token.encode(value, MODEL, settings)}
+            for settings in SETTINGS for name, value in recipes.items()
+        ]},
     }  # fmt: skip
 
 

@@ -7,7 +7,7 @@ import { bars, placeholders, thumbnail, walkable } from "./gallery.js";
 import { Mask, maskLayer } from "./mask.js";
 import { Stage } from "./stage.js";
 
-const KINDS = ["image/png", "image/jpeg", "image/webp"];
+const KINDS = ["image/png", "image/jpeg", "image/webp", "image/gif", "image/bmp"];
 const MOST_HISTORY = 200;
 
 const $ = (id) => document.getElementById(id);
@@ -60,7 +60,7 @@ async function attempt(work) {
 // Opening
 
 async function openPhoto(file) {
-  if (!KINDS.includes(file.type)) throw new ApiError(415, "That is no PNG, JPEG or WebP picture.");
+  if (!KINDS.includes(file.type)) throw new ApiError(415, "That is no PNG, JPEG, WebP, GIF or BMP picture.");
   const bitmap = await createImageBitmap(file).catch(() => {
     throw new ApiError(400, "That picture can't be read.");
   });

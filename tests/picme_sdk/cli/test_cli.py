@@ -206,14 +206,6 @@ def test_video_previews_and_measures(
     assert json.loads(capsys.readouterr().out)["frames"] == 3
 
 
-def test_the_options_offer_what_sampling_accepts() -> None:
-    """The command line has its own copy, so that --help needs no numpy."""
-    from picme_sdk.cli import options
-    from picme_sdk.mixture import recipe
-
-    assert options.STRATEGIES == recipe.STRATEGIES
-
-
 def test_help_is_fast_because_it_imports_no_numpy() -> None:
     code = "import sys; from picme_sdk.cli import parser; parser().format_help(); sys.exit('numpy' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], cwd=ROOT).returncode == 0

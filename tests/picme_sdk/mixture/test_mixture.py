@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pytest
 
+from picme_sdk.bundle.manifest import Ambiguity
 from picme_sdk.errors import NumericalError
 from picme_sdk.mixture.mixture import Mixture
 
@@ -33,6 +34,27 @@ def test_ambiguity_counts_the_answers() -> None:
     assert mixture([0.25] * 4).ambiguity == pytest.approx(4, abs=1e-5)
     assert mixture([1.0, 0.0, 0.0]).ambiguity == pytest.approx(1)
     assert 1 < mixture([0.9, 0.1]).ambiguity < 2
+
+
+def calibrated(means: list[list[float]], scale: float, weights: tuple[float, ...] | None = None) -> float:
+    k = len(means)
+    parts = np.zeros((1, k), np.float32), np.array([means], np.float32), np.zeros((1, k, len(means[0])), np.float32)
+    return Mixture.of(*parts, Ambiguity(scale, 2.0, weights)).ambiguity
+
+
+def test_calibrated_ambiguity_counts_primitives_that_look_alike_once() -> None:
+    pairs = [[0.0, 0.0], [0.0, 1e-4], [9.0, 0.0], [9.0, 1e-4]]
+    assert calibrated(pairs, 1.0) == pytest.approx(2, abs=1e-3), "two pairs of near-duplicates"
+    assert calibrated(pairs, 1e-6) == pytest.approx(4), "every difference shows"
+    assert calibrated(pairs, 1e6) == pytest.approx(1), "no difference shows"
+    assert calibrated(pairs, 1.0, (0.0, 1e12)) == pytest.approx(2, abs=1e-3), "only the second dimension shows"
+    assert calibrated(pairs, 1e-300) == pytest.approx(4), "infinitely far apart, without a warning"
+
+
+def test_a_primitive_that_is_never_drawn_is_no_answer() -> None:
+    parts = np.array([[0.0, 0.0, -np.inf]], np.float32), np.array([[[0.0], [9.0], [50.0]]], np.float32)
+    rare = Mixture.of(*parts, np.zeros((1, 3, 1), np.float32), Ambiguity(1.0, 1.0, None))
+    assert rare.ambiguity == pytest.approx(2, abs=1e-3)
 
 
 @pytest.mark.parametrize(

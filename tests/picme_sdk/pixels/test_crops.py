@@ -7,8 +7,9 @@ import time
 import numpy as np
 import pytest
 
+from picme_sdk.contract import MAX_HOLES
 from picme_sdk.errors import BadMask
-from picme_sdk.pixels.crops import MAX_HOLES, _islands, find_crops
+from picme_sdk.pixels.crops import _islands, find_crops
 from picme_sdk.pixels.mask import load_mask
 from picme_sdk.pixels.photo import load
 from tests.conftest import ROOT

@@ -12,8 +12,9 @@ import pytest
 from PIL import Image
 
 from picme_sdk import Completer
+from picme_sdk.contract import MAX_PIXELS
 from picme_sdk.errors import BadImage, ImageTooLarge, PicmeError
-from picme_sdk.pixels.photo import MAX_PIXELS, load
+from picme_sdk.pixels.photo import load
 from tests.conftest import read_image
 from tests.vectors.make import photo as formula
 

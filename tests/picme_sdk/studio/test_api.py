@@ -61,7 +61,7 @@ def test_a_scene_says_its_size_box_weights_and_ambiguity(studio: Server, complet
 
 
 def test_samples_are_those_of_the_sdk(studio: Server, scene: str, completer: Completer) -> None:
-    answer = studio.post(f"/api/scenes/{scene}/samples", {"n": 3, "seed": 7, "strategy": "categorical"})
+    answer = studio.post(f"/api/scenes/{scene}/samples", {"n": 3, "seed": 7})  # both doors with their defaults
     assert answer.headers["content-type"] == "application/x-ndjson"
     expected = completer.encode(PHOTO, MASK).sample(3, 7)
     for line, result in zip(answer.lines(), expected, strict=True):
@@ -233,7 +233,7 @@ def test_openapi_describes_exactly_the_routes(studio: Server) -> None:
         assert set(schema.get("required", ())) == {f.name for f in fields(takes) if f.default is MISSING}
         defaults = {f.name: f.default for f in fields(takes) if f.default is not MISSING}
         assert {n: p["default"] for n, p in schema["properties"].items() if "default" in p} == defaults
-    assert schemas["Samples"]["properties"]["n"]["maximum"] == api.MAX_RESULTS
+    assert schemas["Samples"]["properties"]["n"]["maximum"] == api.MAX_HTTP_RESULTS
     assert described["info"]["version"] == __version__
 
 
