@@ -1,10 +1,10 @@
 """Do the odds agree with the truth? Mode coverage and calibration on drawn faces, where the odds of a hidden feature are known.
 
-    python training/calibration.py --bundles picme=BUNDLE,pic=BUNDLE --out DIR [--count 100] [--samples 24] [--seed 0]
+    python evaluation/calibration.py --bundles picme=BUNDLE,pic=BUNDLE --out DIR [--count 100] [--samples 24] [--seed 0]
 
-The features of a drawn face (training/drawn.py) are independent, so nothing visible tells a hidden one: a hidden mouth smiles in 70 %, hidden
+The features of a drawn face (evaluation/faces.py) are independent, so nothing visible tells a hidden one: a hidden mouth smiles in 70 %, hidden
 eyes have one of three colours. With one eye hidden the other tells the colour: one answer. The bundles must be trained on drawn faces.
-Writes OUT/calibration.json and OUT/calibration.md. docs/evaluation.md defines the numbers.
+Writes OUT/calibration.json and OUT/calibration.md. docs/train/evaluation.md defines the numbers.
 """
 
 from __future__ import annotations
@@ -17,21 +17,22 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-sys.path[0] = str(Path(__file__).resolve().parents[1])  # run from anywhere; the script's own folder is no import root
+if not __package__:  # run as a file: the checkout is the import root, not this folder
+    sys.path[0] = str(Path(__file__).resolve().parents[1])
 
 import numpy as np
 
+from evaluation.cases import SEEDS
+from evaluation.evaluate import guarded, whole_folder
+from evaluation.faces import EYES, SKINS, SMILE, face
+from evaluation.methods import bundles
+from evaluation.metrics import bootstrap_mean
+from evaluation.tables import shown, table
 from picme_sdk.completer import Completer
 from picme_sdk.errors import BadArgument
-from training.cases import SEEDS
-from training.drawn import EYES, SKINS, SMILE, face
-from training.evaluate import guarded, whole_folder
-from training.methods import bundles
-from training.metrics import bootstrap_mean
-from training.tables import shown, table
 
 SIX = 6  # results that a user looks at
-UNSEEN = 1_000_000_007  # first face: far from the ones that training/drawn.py writes for small seeds
+UNSEEN = 1_000_000_007  # first face: far from the ones that evaluation/faces.py writes for small seeds
 MOUTH, WHITE = (150, 30, 40), (255, 255, 255)
 LEFT, RIGHT = (0.36, 0.42), (0.64, 0.42)  # centres of the eyes, as shares of the side
 NOSE = (0.5, 0.53)  # skin that is never hidden
@@ -166,7 +167,7 @@ def markdown(report: dict[str, Any]) -> str:
     parts = [
         "# Calibration and mode coverage on drawn faces\n",
         f"{setting['count']} faces, {setting['samples']} samples each, seed {setting['seed']}. Distances are total variation: 0 = the true odds, 1 = never right."
-        " In brackets: 95 % interval, bootstrap over faces. docs/evaluation.md defines every row.\n",
+        " In brackets: 95 % interval, bootstrap over faces. docs/train/evaluation.md defines every row.\n",
     ]
     for hidden, methods in report["features"].items():
         names, first = list(methods), next(iter(methods.values()))

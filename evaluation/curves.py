@@ -1,6 +1,6 @@
 """Training curves: what the runs' metrics.jsonl tell, as one picture.
 
-    python training/curves.py runs/pets [runs/pets-2 ...] --out curves.png [--force]
+    python evaluation/curves.py runs/pets [runs/pets-2 ...] --out curves.png [--force]
 
 Several runs are drawn one after another: a run that began with the weights of the one before (`--init`) counts its images anew, and a line marks the joint.
 """
@@ -13,7 +13,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-sys.path[0] = str(Path(__file__).resolve().parents[1])  # run from anywhere; the script's own folder is no import root
+if not __package__:  # run as a file: the checkout is the import root, not this folder
+    sys.path[0] = str(Path(__file__).resolve().parents[1])
 
 from picme_sdk.files import replacing
 

@@ -1,10 +1,10 @@
 """Compare methods on the same pictures, holes and seeds.
 
-    python training/evaluate.py --data DIR --methods picme=BUNDLE,pic=BUNDLE,telea,navier-stokes --out DIR
+    python evaluation/evaluate.py --data DIR --methods picme=BUNDLE,pic=BUNDLE,telea,navier-stokes --out DIR
         [--masks center,random] [--count N] [--samples 6] [--size 256] [--seed 0] [--lpips FILE] [--inception FILE] [--pictures]
 
 Writes OUT/results.json and OUT/results.md, and with --pictures the inputs and results as PNG. OUT appears whole or not at all, and an
-existing one is never touched. docs/evaluation.md defines the numbers. Exit codes: 0 done, 2 nothing was written and the last line says why.
+existing one is never touched. docs/train/evaluation.md defines the numbers. Exit codes: 0 done, 2 nothing was written and the last line says why.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-sys.path[0] = str(Path(__file__).resolve().parents[1])  # run from anywhere; the script's own folder is no import root
+if not __package__:  # run as a file: the checkout is the import root, not this folder
+    sys.path[0] = str(Path(__file__).resolve().parents[1])
 
 import numpy as np
 import torch
@@ -30,15 +31,15 @@ from rich.console import Console
 from rich.progress import track
 from torch import Tensor
 
+from evaluation import metrics
+from evaluation.cases import SEEDS, Case, Cases
+from evaluation.inception import Inception, load_inception
+from evaluation.lpips import SMALLEST, Lpips, load_lpips
+from evaluation.methods import Method, parse_methods
+from evaluation.tables import PAPER, markdown
 from picme_sdk.batch import result_path
 from picme_sdk.errors import BadArgument, FileExists, PicmeError
-from training import metrics
-from training.cases import SEEDS, Case, Cases
 from training.data import DataError
-from training.inception import Inception, load_inception
-from training.lpips import SMALLEST, Lpips, load_lpips
-from training.methods import Method, parse_methods
-from training.tables import PAPER, markdown
 
 NO_LPIPS = "No LPIPS weights were given (`--lpips FILE`): LPIPS, diversity and the Frechet distance on AlexNet features are missing."
 NO_FID = "No Inception weights were given (`--inception FILE`), so there is no FID; a Frechet distance on other features is not called so."
@@ -251,7 +252,9 @@ def guarded(work: Callable[[], str]) -> int:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description="compare methods", epilog="docs/evaluation.md defines the numbers")
+    parser = argparse.ArgumentParser(
+        description="compare methods", epilog="docs/train/evaluation.md defines the numbers"
+    )
     parser.add_argument("--data", type=Path, required=True, help="folder of pictures (recursive) or a list of files")
     parser.add_argument(
         "--methods", required=True, help="NAME=BUNDLE|FOLDER|module:function, telea, navier-stokes; with commas"

@@ -1,6 +1,6 @@
 """Drawn faces: unlimited pictures without a data set, whose features are independent, so the odds of a hidden part are known.
 
-python training/drawn.py --out DIR [--count 200] [--size 64] [--seed 0]
+python evaluation/faces.py --out DIR [--count 200] [--size 64] [--seed 0]
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """The figures of the evaluation, each by one command.
 
-    python training/figures.py comparison --data DIR --methods picme=BUNDLE,telea --out FILE.png [--mask center] [--rows 6] [--samples 2]
-    python training/figures.py primitives --data DIR --methods picme=BUNDLE --out FILE.png [--mask center] [--count 20] [--lpips FILE]
-    python training/figures.py latents    --data DIR --methods picme=BUNDLE --out FILE.png [--mask center] [--points 600]
-    python training/figures.py hole-size  --data DIR --methods picme=BUNDLE,pic=BUNDLE --out FILE.png [--count 20] --lpips FILE
+    python evaluation/figures.py comparison --data DIR --methods picme=BUNDLE,telea --out FILE.png [--mask center] [--rows 6] [--samples 2]
+    python evaluation/figures.py primitives --data DIR --methods picme=BUNDLE --out FILE.png [--mask center] [--count 20] [--lpips FILE]
+    python evaluation/figures.py latents    --data DIR --methods picme=BUNDLE --out FILE.png [--mask center] [--points 600]
+    python evaluation/figures.py hole-size  --data DIR --methods picme=BUNDLE,pic=BUNDLE --out FILE.png [--count 20] --lpips FILE
 
 comparison   rows are inputs, columns methods, the truth last
 primitives   a row of six samples for each primitive of one photo; under it how much results of one and of different primitives differ
@@ -22,21 +22,22 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-sys.path[0] = str(Path(__file__).resolve().parents[1])  # run from anywhere; the script's own folder is no import root
+if not __package__:  # run as a file: the checkout is the import root, not this folder
+    sys.path[0] = str(Path(__file__).resolve().parents[1])
 
 import numpy as np
 import torch
 from PIL import Image, ImageDraw, ImageFont
 from torch import Tensor
 
+from evaluation.cases import Case, Cases
+from evaluation.evaluate import add_common, check, floats, guarded
+from evaluation.lpips import Lpips, load_lpips, whole
+from evaluation.methods import bundles, parse_methods
+from evaluation.metrics import Estimate, bootstrap_mean, perceptual_scores
 from picme_sdk.completer import Completer
 from picme_sdk.errors import BadArgument, FileExists
 from picme_sdk.sampling import normals
-from training.cases import Case, Cases
-from training.evaluate import add_common, check, floats, guarded
-from training.lpips import Lpips, load_lpips, whole
-from training.methods import bundles, parse_methods
-from training.metrics import Estimate, bootstrap_mean, perceptual_scores
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -235,7 +236,7 @@ def centred_hole(size: int, side: float) -> np.ndarray:
 def hole_size(options: argparse.Namespace) -> Image.Image:
     """LPIPS between six results, whole picture and hole only, for growing holes."""
     if options.lpips is None:
-        raise BadArgument("no LPIPS weights", "--lpips FILE", "see docs/evaluation.md")
+        raise BadArgument("no LPIPS weights", "--lpips FILE", "see docs/train/evaluation.md")
     network, methods = load_lpips(options.lpips), parse_methods(options.methods)
     cases = list(Cases(options.data, options.size, options.count, options.seed).of("center"))
     figure = new_figure(9, 4)
@@ -275,7 +276,7 @@ def main() -> int:
     for name, make in FIGURES.items():
         command = commands.add_parser(name, help=(make.__doc__ or "").splitlines()[0])
         command.add_argument("--data", type=Path, required=True, help="folder of pictures, or a list of files")
-        command.add_argument("--methods", required=True, help="as for training/evaluate.py")
+        command.add_argument("--methods", required=True, help="as for evaluation/evaluate.py")
         command.add_argument("--out", type=Path, required=True, help="PNG to write")
         command.add_argument("--force", action="store_true", help="replace OUT")
         command.set_defaults(samples=SIX, count=None)

@@ -86,6 +86,6 @@ def load_lpips(path: Path) -> Lpips:
         raise BadArgument(
             f"{path}: {reason}",
             "a safetensors file with features.N.weight, features.N.bias and lin0 to lin4",
-            "see docs/evaluation.md",
+            "see docs/train/evaluation.md",
         ) from error
     return network.eval().requires_grad_(False)

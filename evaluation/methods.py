@@ -18,10 +18,10 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
+from evaluation.cases import Case
 from picme_sdk.batch import result_path
 from picme_sdk.completer import Completer
 from picme_sdk.errors import BadArgument
-from training.cases import Case
 
 RADIUS = 3  # pixels around a hole's edge that OpenCV looks at; its documentation's own value
 CLASSICAL = {"telea": "INPAINT_TELEA", "navier-stokes": "INPAINT_NS"}
@@ -80,7 +80,7 @@ def _parse(text: str) -> Method:
     raise BadArgument(
         f"method {text!r}",
         f"{', '.join(CLASSICAL)}, NAME=BUNDLE, NAME=FOLDER of results or NAME=module:function",
-        "check name and path; docs/evaluation.md shows each",
+        "check name and path; docs/train/evaluation.md shows each",
     )
 
 

@@ -1,6 +1,6 @@
 """The numbers of the evaluation: scores of one picture's results, Frechet distances between sets, bootstrap intervals.
 
-docs/evaluation.md defines each. PSNR is torchmetrics'; pictures are float [.., 3, h, w] in 0..1.
+docs/train/evaluation.md defines each. PSNR is torchmetrics'; pictures are float [.., 3, h, w] in 0..1.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 from torchmetrics.functional.image import peak_signal_noise_ratio
 
-from training.lpips import Lpips, Seen, inside, whole
+from evaluation.lpips import Lpips, Seen, inside, whole
 
 LOUDEST = 100.0  # dB; equal pictures would be infinitely close, and one of them would make every mean infinite
 MEAN_RESAMPLES = 1000

@@ -58,7 +58,7 @@ def markdown(report: dict[str, Any]) -> str:
     parts = [
         "# Evaluation\n",
         f"{setting['pictures']} pictures of `{setting['data']}` at {setting['size']}x{setting['size']}, up to {setting['samples']} results"
-        f" each, seed {setting['seed']}. In brackets: 95 % interval, bootstrap over pictures. docs/evaluation.md defines every row.\n",
+        f" each, seed {setting['seed']}. In brackets: 95 % interval, bootstrap over pictures. docs/train/evaluation.md defines every row.\n",
         *(f"{note}\n" for note in report["notes"]),
     ]
     for kind, methods in report["masks"].items():

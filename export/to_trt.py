@@ -17,7 +17,8 @@ from dataclasses import replace
 from pathlib import Path
 from shlex import quote
 
-sys.path[0] = str(Path(__file__).resolve().parents[1])  # run from anywhere; the script's own folder is no import root
+if not __package__:  # run as a file: the checkout is the import root, not this folder
+    sys.path[0] = str(Path(__file__).resolve().parents[1])
 
 import onnx
 import torch

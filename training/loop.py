@@ -27,8 +27,8 @@ from training.data import Batch, DataError, Pictures, TrainingStream, find_all, 
 from training.discriminator import BackboneJudge, Judge, PyramidJudge
 from training.masks import MaskSource, hole_ratios
 from training.model import Picme, grow
+from training.monitor import contact_sheet, evaluate, fixed_batch
 from training.step import DiscriminatorStep, Draws, GeneratorStep
-from training.validate import contact_sheet, evaluate, fixed_batch
 
 log = logging.getLogger("training")
 SHEET_ROWS = 8

@@ -4,7 +4,7 @@ Mixture-of-Experts", 2022).
     L_FINAL = L_GMM + L_ELBO + L_C        L_GMM = L_F + L_BM        L_C = L_R + lambda_A L_A
 
 Every loss is a mean over the batch. `log_scale` is the logarithm of a standard deviation throughout. Where the printed paper or
-the released code cannot train, the docstring says what is done instead (docs/method.md collects these errata).
+the released code cannot train, the docstring says what is done instead (docs/train/method.md collects these errata).
 """
 
 from __future__ import annotations

@@ -18,7 +18,8 @@ import signal
 import sys
 from pathlib import Path
 
-sys.path[0] = str(Path(__file__).resolve().parents[1])  # run from anywhere; the script's own folder is no import root
+if not __package__:  # run as a file: the checkout is the import root, not this folder
+    sys.path[0] = str(Path(__file__).resolve().parents[1])
 
 import torch.distributed as dist
 from rich.console import Console
@@ -30,13 +31,15 @@ from picme_sdk.errors import PicmeError
 from training.checkpoint import CheckpointError
 from training.config import load
 from training.data import DataError
-from training.run import NotFiniteError, Run
+from training.loop import NotFiniteError, Run
 
 log = logging.getLogger("training")
 
 
 def arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description="train PICME", epilog="docs/training.md explains the configuration")
+    parser = argparse.ArgumentParser(
+        description="train PICME", epilog="docs/train/training.md explains the configuration"
+    )
     parser.add_argument("--config", type=Path, required=True, help="a TOML file of training/configs")
     parser.add_argument(
         "--data",

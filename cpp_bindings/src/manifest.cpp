@@ -1,5 +1,5 @@
 // Reads picme.json. The key set is closed: an unknown, missing or repeated key, a value of another type or a path that leaves the bundle
-// is refused. The patterns of docs/bundle.md are written out as small matchers.
+// is refused. The patterns of docs/deploy/bundle.md are written out as small matchers.
 #include "manifest.hpp"
 
 #include "failure.hpp"
@@ -99,7 +99,7 @@ public:
         const auto length = std::count_if(value.text.begin(), value.text.end(), [](char c) { return (c & 0xC0) != 0x80; });
         if (value.kind != Value::Text || length > 4000 || value.text.find('\0') != std::string::npos)
             throw bad(name(key), "a text of at most 4,000 characters");
-        if (!fits(value.text)) throw bad(name(key) + " is '" + value.text.substr(0, 60) + "'", "the form that docs/bundle.md gives");
+        if (!fits(value.text)) throw bad(name(key) + " is '" + value.text.substr(0, 60) + "'", "the form that docs/deploy/bundle.md gives");
         return value.text;
     }
 

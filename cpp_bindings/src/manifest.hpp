@@ -1,4 +1,4 @@
-// picme.json, the manifest of a bundle; docs/bundle.md is the normative description, picme_sdk/manifest.py the twin.
+// picme.json, the manifest of a bundle; docs/deploy/bundle.md is the normative description, picme_sdk/manifest.py the twin.
 #pragma once
 
 #include <cstdint>

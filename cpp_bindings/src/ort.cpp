@@ -86,7 +86,7 @@ void check_signature(Signature found, const std::vector<Tensor> &tensors, const 
         throw bad_bundle(file + " has other tensors than picme.json lists", "the tensors of the manifest", "export the bundle again");
 }
 
-// What a manifest must say for the host's arithmetic to hold: the table "The three graphs" of docs/bundle.md.
+// What a manifest must say for the host's arithmetic to hold: the table "The three graphs" of docs/deploy/bundle.md.
 void check_contract(const Manifest &manifest, const std::string &precision) {
     const char *between = precision == "float16" ? "float16" : "float32"; // skips only; everything else has one type
     const std::int64_t s = manifest.image_size, k = manifest.primitives, d = manifest.latent;
@@ -108,7 +108,7 @@ void check_contract(const Manifest &manifest, const std::string &precision) {
                same(decoder.inputs[i], skip.c_str(), between, decoder.inputs[i].shape);
         for (const std::int64_t size : decoder.inputs[i].shape) good = good && size != VARIES;
     }
-    if (!good) throw bad_bundle("picme.json: graphs with other tensors", "the three graphs of docs/bundle.md", "export the bundle again");
+    if (!good) throw bad_bundle("picme.json: graphs with other tensors", "the three graphs of docs/deploy/bundle.md", "export the bundle again");
 }
 
 // Everything is read and checked before ONNX Runtime sees a byte of it.

@@ -214,7 +214,7 @@ def _metadata(run: Path) -> dict[str, str]:
 def test_22_states_that_are_none(short: Path, tiny: Path, faces: Path, tmp_path: Path, kind: str) -> None:
     import argparse
 
-    from training.run import Run
+    from training.loop import Run
 
     out = Path(shutil.copytree(short, tmp_path / "run"))
     STATES[kind](out, out / "last.state.safetensors")
@@ -231,7 +231,7 @@ def test_22_states_that_are_none(short: Path, tiny: Path, faces: Path, tmp_path:
 def test_22_a_collapsed_mixture_is_reported(tiny: Path, faces: Path, checkpoint: Path) -> None:
     """One primitive that always wins: the held-out numbers, of which the log warns, name the others."""
     from training.data import find_images
-    from training.validate import evaluate, fixed_batch
+    from training.monitor import evaluate, fixed_batch
 
     model, config, _ = load_weights(checkpoint)
     with torch.no_grad():

@@ -8,7 +8,7 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from training.lpips import Lpips
+from evaluation.lpips import Lpips
 
 
 @pytest.fixture(scope="session")

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from evaluation.calibration import FEATURES, SIX, UNCLEAR, expected_modes, frequencies, measure, total_variation
+from evaluation.faces import SMILE, face
 from training import calibration
-from training.calibration import FEATURES, SIX, UNCLEAR, expected_modes, frequencies, measure, total_variation
-from training.drawn import SMILE, face
 
 
 def drawn(seed: int) -> tuple[int, int]:

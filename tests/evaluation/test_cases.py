@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from evaluation.cases import KINDS, MOST_HOLE, Cases, spread
+from evaluation.faces import write_faces
 from picme_sdk.errors import BadArgument
-from training.cases import KINDS, MOST_HOLE, Cases, spread
-from training.drawn import write_faces
 
 
 @pytest.mark.parametrize("count", [1, 2, 7, 40, 200])

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from evaluation.curves import read, smoothed
 from tests.conftest import ROOT, read_image
-from training.curves import read, smoothed
 
 
 def run_of(folder: Path, images: list[int]) -> Path:
@@ -30,7 +30,7 @@ def test_the_running_average_follows() -> None:
 
 
 def test_the_command_draws_and_never_overwrites(tmp_path: Path) -> None:
-    command = [sys.executable, str(ROOT / "training/curves.py"), str(run_of(tmp_path / "a", [8, 16])), "--out"]
+    command = [sys.executable, str(ROOT / "evaluation/curves.py"), str(run_of(tmp_path / "a", [8, 16])), "--out"]
     out = tmp_path / "curves.png"
     assert subprocess.run([*command, str(out)], timeout=60).returncode == 0
     assert read_image(out).size == (880, 480)

@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from evaluation.evaluate import main
+from evaluation.tables import COLUMNS, PAPER_NOTE, shown
 from tests.conftest import ROOT
-from training.evaluate import main
-from training.tables import COLUMNS, PAPER_NOTE, shown
 
 EVALUATE = str(ROOT / "training" / "evaluate.py")
 PIXELS = {f"{metric}{kind}" for metric in ("psnr", "ssim", "mae") for kind in ("", "_best", "_of_mean")}

@@ -3,8 +3,8 @@ from pathlib import Path
 import pytest
 import torch
 
+from evaluation.inception import Inception, enlarge, load_inception
 from picme_sdk.errors import BadArgument
-from training.inception import Inception, enlarge, load_inception
 
 
 def test_has_the_size_of_the_original() -> None:

@@ -7,8 +7,8 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor
 
+from evaluation.lpips import Lpips, inside, load_lpips, whole
 from picme_sdk.errors import BadArgument
-from training.lpips import Lpips, inside, load_lpips, whole
 
 WEIGHTS = os.environ.get("PICME_LPIPS")
 
@@ -17,7 +17,9 @@ def tensor(pixels: np.ndarray) -> Tensor:
     return torch.tensor(pixels.copy()).permute(2, 0, 1).float()[None] / 255
 
 
-@pytest.mark.skipif(not WEIGHTS, reason="needs the LPIPS weights: set PICME_LPIPS to their file (docs/evaluation.md)")
+@pytest.mark.skipif(
+    not WEIGHTS, reason="needs the LPIPS weights: set PICME_LPIPS to their file (docs/train/evaluation.md)"
+)
 def test_reproduces_the_check_values() -> None:
     network = load_lpips(Path(str(WEIGHTS)))
     i, j, c = np.mgrid[:64, :64, :3]

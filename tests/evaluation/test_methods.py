@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from evaluation.cases import Case, Cases
+from evaluation.methods import Method, bundles, parse_methods
 from picme_sdk.completer import Completer
 from picme_sdk.errors import BadArgument
-from training.cases import Case, Cases
-from training.methods import Method, bundles, parse_methods
 
 
 @pytest.fixture

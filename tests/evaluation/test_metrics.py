@@ -7,8 +7,8 @@ from torch import Tensor, nn
 from torchmetrics.functional.image import structural_similarity_index_measure
 from torchmetrics.image.fid import FrechetInceptionDistance
 
-from training import metrics
-from training.lpips import Lpips
+from evaluation import metrics
+from evaluation.lpips import Lpips
 
 
 def picture(value: float) -> Tensor:

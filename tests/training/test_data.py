@@ -6,6 +6,7 @@ import pytest
 import torch
 from PIL import Image
 
+from evaluation.faces import SMILE, face
 from training.config import MaskMix
 from training.data import (
     PRESETS,
@@ -18,7 +19,6 @@ from training.data import (
     find_preset,
     recoloured,
 )
-from training.drawn import SMILE, face
 from training.masks import MaskSource
 
 
