@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from evaluation import calibration
 from evaluation.calibration import FEATURES, SIX, UNCLEAR, expected_modes, frequencies, measure, total_variation
 from evaluation.faces import SMILE, face
-from training import calibration
 
 
 def drawn(seed: int) -> tuple[int, int]:

@@ -14,7 +14,7 @@ from evaluation.evaluate import main
 from evaluation.tables import COLUMNS, PAPER_NOTE, shown
 from tests.conftest import ROOT
 
-EVALUATE = str(ROOT / "training" / "evaluate.py")
+EVALUATE = str(ROOT / "evaluation" / "evaluate.py")
 PIXELS = {f"{metric}{kind}" for metric in ("psnr", "ssim", "mae") for kind in ("", "_best", "_of_mean")}
 MINE = """
 import numpy as np

@@ -5,9 +5,9 @@ import numpy as np
 import pytest
 import torch
 
+from evaluation import figures
 from evaluation.figures import CELL, GAP, centred_hole, flat, grid, pair_distances, within_and_between
 from tests.conftest import read_image
-from training import figures
 
 
 def draw(monkeypatch: pytest.MonkeyPatch, *arguments: object) -> int:
