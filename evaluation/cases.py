@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,7 +12,7 @@ from PIL import Image
 
 from picme_sdk.errors import BadArgument
 from training.config import MaskMix
-from training.data import Pictures, find_images
+from training.data import Pictures, find_images, spread
 from training.masks import MaskSource
 
 KINDS = {
@@ -83,9 +82,3 @@ class Cases:
             if not 0 < share <= MOST_HOLE:
                 raise BadArgument(f"{file}: hole on {share:.0%}", f"more than 0, at most {MOST_HOLE:.0%}", "remove it")
         return MaskSource(MaskMix(center=0, folder=1), self.size, files)
-
-
-def spread(count: int) -> Sequence[int]:
-    """0 .. count - 1 in an order whose beginning comes from all over: neighbours (one breed, often) are far apart."""
-    stride = next(s for s in range(int(0.618 * count) + 1, 2 * count + 2) if math.gcd(s, count) == 1)
-    return [i * stride % count for i in range(count)]

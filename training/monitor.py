@@ -1,8 +1,7 @@
-"""What a run looks like: the contact sheet, and the numbers on held-out pictures that tell whether it works."""
+"""How a run is monitored: the contact sheet, and numbers on held-out pictures that tell whether training works."""
 
 from __future__ import annotations
 
-import math
 from pathlib import Path
 from typing import Any
 
@@ -11,27 +10,23 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from training.data import Batch, Pictures, to_batch
+from picme_sdk.files import replacing
+from training.data import Batch, Pictures, spread, to_batch
 from training.losses import best_primitive, primitive_kl
 from training.masks import MaskSource
 from training.model import Picme
 from training.step import pick
 
 SAMPLES = 6
-CHUNK = 25
-DEAD = 0.01  # a primitive that wins less often than this is reported as dead
+CHUNK = 25  # pictures per batch
+DEAD = 0.01  # a primitive with a smaller share of wins is reported as dead
 
 
-def fixed_batch(pictures: Pictures, masks: MaskSource, count: int, seed: int = 0) -> list[Batch]:
-    """`count` pictures from all over the set with masks that never change, so that numbers can be compared over time."""
-    count = min(count, len(pictures))
-    # A stride that shares no factor with the number of pictures visits all of them, neighbours (one breed, often) far apart.
-    stride = next(
-        s for s in range(int(0.618 * len(pictures)) + 1, 2 * len(pictures) + 2) if math.gcd(s, len(pictures)) == 1
-    )
-    indices = [i * stride % len(pictures) for i in range(count)]
+def fixed_batches(pictures: Pictures, masks: MaskSource, count: int, seed: int = 0) -> list[Batch]:
+    """`count` pictures spread over the whole set, with masks that never change, so that numbers can be compared over time."""
+    indices = spread(len(pictures))[:count]
     batches = []
-    for start in range(0, count, CHUNK):
+    for start in range(0, len(indices), CHUNK):
         part = indices[start : start + CHUNK]
         items = [pictures[i] for i in part]
         drawn = [masks.draw(np.random.default_rng([seed, 3, i])) for i in part]
@@ -46,11 +41,9 @@ def complete(
     """Reconstruction [b, 3, s, s], samples [n, b, 3, s, s] by weight (Algorithm 2), and each sample's primitive [n, b]."""
     image_m = batch.image * (1 - batch.mask)
     encoded = model.encode(image_m, batch.mask)
-    mixture = model.mixture(encoded.context)
+    mixture = model.mixture(encoded.code)
     rebuilt = model.decode(encoded.skips, model.posterior(batch.image * batch.mask, batch.mask).mean)
-    weights = (
-        mixture.log_weights.exp().cpu()
-    )  # the generator lives on the CPU, so the draws do not depend on the device
+    weights = mixture.log_weights.exp().cpu()  # drawn on the CPU, so that the draws do not depend on the device
     primitives = torch.multinomial(weights, samples, replacement=True, generator=generator).T.to(batch.image.device)
     drawn = []
     for primitive in primitives:
@@ -60,8 +53,8 @@ def complete(
 
 
 @torch.no_grad()
-def evaluate(model: Picme, batches: list[Batch]) -> dict[str, Any]:
-    """Held-out numbers, all on pictures in [0, 1] and inside the hole only."""
+def held_out_numbers(model: Picme, batches: list[Batch]) -> dict[str, Any]:
+    """Numbers on held-out pictures, all inside the hole only and on a scale of 0 to 1."""
     generator = torch.Generator().manual_seed(0)
     totals: dict[str, list[Tensor]] = {"rebuilt_l1": [], "best_of_six_l1": [], "pair_l1": [], "ambiguity": [], "kl": []}
     wins = torch.zeros(model.config.primitives)
@@ -72,7 +65,7 @@ def evaluate(model: Picme, batches: list[Batch]) -> dict[str, Any]:
             return ((a.clamp(-1, 1) - b.clamp(-1, 1)).abs() * hole).sum((-3, -2, -1)) / (2 * area)
 
         rebuilt, samples, _ = complete(model, batch, generator)
-        mixture = model.mixture(model.encode(batch.image * (1 - batch.mask), batch.mask).context)
+        mixture = model.mixture(model.encode(batch.image * (1 - batch.mask), batch.mask).code)
         kl = primitive_kl(mixture, model.posterior(batch.image * batch.mask, batch.mask))
         wins += torch.bincount(best_primitive(kl), minlength=len(wins)).cpu()
         totals["kl"].append(kl.min(1).values)
@@ -90,17 +83,16 @@ def evaluate(model: Picme, batches: list[Batch]) -> dict[str, Any]:
 
 
 def contact_sheet(model: Picme, batch: Batch, path: Path, cell: int = 128) -> None:
-    """One row a photo: truth, input, reconstruction, six samples by weight, composited as a user sees them."""
+    """One row per photo: truth, input, reconstruction and six samples by weight, composited as users get them."""
     generator = torch.Generator().manual_seed(1)
     rebuilt, samples, _ = complete(model, batch, generator)
-    seen = batch.image * (1 - batch.mask)
-    columns = [batch.image, seen, seen + rebuilt * batch.mask, *(seen + s * batch.mask for s in samples)]
+    visible = batch.image * (1 - batch.mask)
+    columns = [batch.image, visible, visible + rebuilt * batch.mask, *(visible + s * batch.mask for s in samples)]
     sheet = Image.new("RGB", (len(columns) * cell, len(batch.image) * cell))
     for x, column in enumerate(columns):
         pixels = ((column.clamp(-1, 1) + 1) * 127.5).round().byte().permute(0, 2, 3, 1).cpu().numpy()
         for y, picture in enumerate(pixels):
             resized = Image.fromarray(picture).resize((cell, cell), Image.Resampling.BICUBIC)
             sheet.paste(resized, (x * cell, y * cell))
-    temporary = path.with_name(f".{path.name}")
-    sheet.save(temporary, "PNG")
-    temporary.replace(path)
+    with replacing(path) as temporary:
+        sheet.save(temporary, "PNG")

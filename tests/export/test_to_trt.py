@@ -14,10 +14,10 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from export.graphs import DecoderGraph, EncoderGraph, graph_specs
-from export.onnx_files import ExportError, check, half, to_onnx
+from export.onnx_files import check, half, to_onnx
 from export.verify import Chain, hard_photos, latents, verify
 from picme_sdk.bundle import Bundle
-from picme_sdk.errors import BadBundle
+from picme_sdk.errors import BadBundle, ExportError
 from picme_sdk.manifest import GRAPHS
 from tests.conftest import ROOT
 from training.checkpoint import load_weights
@@ -109,7 +109,7 @@ def shaped(request: pytest.FixtureRequest) -> Picme:
             widths=widths,
             encoder_blocks=blocks,
             decoder_blocks=blocks,
-            context=8,
+            code=8,
             latent=6,
         )
     ).eval()

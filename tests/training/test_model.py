@@ -8,12 +8,12 @@ import torch
 import torch.nn.functional as F
 
 from tests.conftest import ROOT
-from training.config import load
-from training.discriminator import PyramidJudge
+from training.config import DecodeMix, load
+from training.discriminator import PyramidDiscriminator
 from training.model import Picme, PicmeConfig, cost, grow, pull_push
 
 CONFIGS = sorted((ROOT / "training" / "configs").glob("*.toml"))
-SMALL = PicmeConfig(image_size=64, widths=(8, 12, 16), encoder_blocks=(1, 1, 1), decoder_blocks=(1, 1, 1), context=16, latent=8, primitives=3)  # fmt: skip
+SMALL = PicmeConfig(image_size=64, widths=(8, 12, 16), encoder_blocks=(1, 1, 1), decoder_blocks=(1, 1, 1), code=16, latent=8, primitives=3)  # fmt: skip
 
 
 def scene(size: int, batch: int = 2) -> tuple[torch.Tensor, torch.Tensor]:
@@ -26,9 +26,9 @@ def scene(size: int, batch: int = 2) -> tuple[torch.Tensor, torch.Tensor]:
 def test_shapes_of_the_three_graphs() -> None:
     model = Picme(SMALL)
     encoded = model.encode(*scene(64))
-    assert encoded.context.shape == (2, 16)
+    assert encoded.code.shape == (2, 16)
     assert [tuple(s.shape) for s in encoded.skips] == [(2, 16, 4, 4), (2, 12, 8, 8), (2, 8, 16, 16)]
-    mixture = model.mixture(encoded.context)
+    mixture = model.mixture(encoded.code)
     assert mixture.means.shape == mixture.log_scales.shape == (2, 3, 8)
     torch.testing.assert_close(mixture.log_weights.exp().sum(1), torch.ones(2))
     assert model.decode(encoded.skips, torch.zeros(2, 8)).shape == (2, 3, 64, 64)
@@ -46,8 +46,8 @@ def test_skips_of_batch_one_broadcast_against_many_latents() -> None:
 def test_one_picture_does_not_depend_on_its_batch() -> None:
     model = Picme(SMALL).train()
     image, mask = scene(64, 3)
-    together = model.encode(image, mask).context[:1]
-    torch.testing.assert_close(together, model.encode(image[:1], mask[:1]).context, rtol=1e-4, atol=1e-5)
+    together = model.encode(image, mask).code[:1]
+    torch.testing.assert_close(together, model.encode(image[:1], mask[:1]).code, rtol=1e-4, atol=1e-5)
 
 
 def test_decoded_picture_depends_on_latent_and_on_photo() -> None:
@@ -71,7 +71,7 @@ def test_growing_changes_nothing_at_first() -> None:
     assert large.decoder.heads["16"].weight.grad.abs().sum() > 0, "the new head can learn"
 
 
-RICH = PicmeConfig(image_size=64, widths=(8, 12, 16), encoder_blocks=(1, 1, 1), decoder_blocks=(1, 1, 1), context=16, latent=8, primitives=3, attention=8, pixel_width=12)  # fmt: skip
+RICH = PicmeConfig(image_size=64, widths=(8, 12, 16), encoder_blocks=(1, 1, 1), decoder_blocks=(1, 1, 1), code=16, latent=8, primitives=3, attention=8, pixel_path_width=12)  # fmt: skip
 
 
 def test_attention_and_pixel_path_change_nothing_at_first() -> None:
@@ -94,7 +94,7 @@ def test_a_cell_attends_to_the_whole_picture() -> None:
 
 
 def test_the_pixel_path_is_there_at_the_full_size_only() -> None:
-    assert RICH.at(32).pixel_width == 0
+    assert RICH.at(32).pixel_path_width == 0
     assert RICH.at(32).attention == 8
     assert RICH.at(16).attention == 0
     assert Picme(RICH.at(32)).pixel_path is None
@@ -125,7 +125,7 @@ def test_a_sketch_is_what_the_coarsest_stage_paints() -> None:
 
 
 def test_a_grown_discriminator_judges_as_before() -> None:
-    small, large = PyramidJudge(64), PyramidJudge(128)
+    small, large = PyramidDiscriminator(64), PyramidDiscriminator(128)
     grow(small, large)
     for grid in ("8", "32"):
         assert torch.equal(small.scores[grid].weight, large.scores[grid].weight)
@@ -155,16 +155,18 @@ def test_photos256_is_within_its_budget() -> None:
 
 
 def test_paper256_has_no_departure_switched_on() -> None:
-    weights = load(ROOT / "training/configs/paper256.toml").losses
-    departures = "winner", "features", "gist", "balance", "warm_share", "means", "categorical", "even"
+    config = load(ROOT / "training/configs/paper256.toml")
+    weights = config.losses
+    departures = "winner", "best_sketch", "mean_spacing", "features", "sample_layout", "win_handicap", "warm_share"
     assert [getattr(weights, name) for name in departures] == [0] * len(departures)
-    assert (weights.hole, weights.adversarial, weights.reconstruction) == (1, 0.05, 1)
+    assert config.decode_mix == DecodeMix(0, 0, 0)
+    assert (weights.hole_weight, weights.adversarial, weights.reconstruction) == (1, 0.05, 1)
 
 
 def test_pic256_differs_from_pets256_in_the_number_of_primitives_only() -> None:
     pets, pic = (load(ROOT / f"training/configs/{name}.toml") for name in ("pets256", "pic256"))
     assert pic.model.primitives == 1
-    assert pets.losses == pic.losses
+    assert (pets.losses, pets.decode_mix) == (pic.losses, pic.decode_mix)
     assert pets.phases == pic.phases
 
 
