@@ -1,4 +1,4 @@
-"""The cases of an evaluation: which pictures, with which holes and seeds. The same for every method, and repeated by the same arguments."""
+"""The cases of an evaluation: pictures with their holes and seeds. The same for every method, and the same for the same arguments."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ KINDS = {
     "rectangles": MaskMix(center=0, rectangles=1),
     "strokes": MaskMix(center=0, strokes=1),
 }
-MOST_HOLE = 0.9  # of the picture; a random mask larger than that leaves nothing to go by and is drawn again
+MAX_HOLE = 0.9  # share of the picture; a larger random mask leaves too little context and is drawn again
 SEEDS = 1 << 32  # picture i of --seed s has the seed s * 2^32 + i
 
 
@@ -37,7 +37,7 @@ class Case:
 
 
 class Cases:
-    """All pictures below `data`, or `count` of them from all over, each with a mask of one kind."""
+    """All pictures below `data`, or `count` of them spread over the set, each with a mask of one kind."""
 
     def __init__(self, data: Path, size: int, count: int | None = None, seed: int = 0) -> None:
         files = find_images(data)
@@ -45,7 +45,7 @@ class Cases:
         if twice:
             raise BadArgument(
                 f"{data}: {len(twice)} file names occur twice, such as {twice[0]}",
-                "different names (without suffix): results are kept by name",
+                "different names (without suffix), because results are stored by name",
                 "rename them",
             )
         self.pictures = Pictures(files, size)
@@ -61,10 +61,10 @@ class Cases:
         for number in self.order:
             photo, file = self.pictures[number]
             if file != self.pictures.files[number]:
-                continue  # it can't be read (the log names it), and its stand-in has its own turn
+                continue  # it can't be read (the log names it); the picture in its place is a case of its own
             random = np.random.default_rng([self.seed, 3, number])
             mask = source.draw(random)
-            while not 0 < mask.mean() <= MOST_HOLE:
+            while not 0 < mask.mean() <= MAX_HOLE:
                 mask = source.draw(random)
             yield Case(f"{file.stem}.png", Path(kind).name, photo, mask * np.uint8(255), self.seed * SEEDS + number)
 
@@ -79,6 +79,6 @@ class Cases:
             with Image.open(file) as picture:
                 light = picture.convert("L").resize((self.size, self.size), Image.Resampling.BOX)
             share = float((np.asarray(light) >= 128).mean())
-            if not 0 < share <= MOST_HOLE:
-                raise BadArgument(f"{file}: hole on {share:.0%}", f"more than 0, at most {MOST_HOLE:.0%}", "remove it")
+            if not 0 < share <= MAX_HOLE:
+                raise BadArgument(f"{file}: hole on {share:.0%}", f"more than 0, at most {MAX_HOLE:.0%}", "remove it")
         return MaskSource(MaskMix(center=0, folder=1), self.size, files)

@@ -4,7 +4,7 @@
         [--masks center,random] [--count N] [--samples 6] [--size 256] [--seed 0] [--lpips FILE] [--inception FILE] [--pictures]
 
 Writes OUT/results.json and OUT/results.md, and with --pictures the inputs and results as PNG. OUT appears whole or not at all, and an
-existing one is never touched. docs/train/evaluation.md defines the numbers. Exit codes: 0 done, 2 nothing was written and the last line says why.
+existing one is never changed. docs/train/evaluation.md defines the numbers. Exit codes: 0 done, 2 nothing was written and the last line says why.
 """
 
 from __future__ import annotations
@@ -34,19 +34,18 @@ from torch import Tensor
 from evaluation import metrics
 from evaluation.cases import SEEDS, Case, Cases
 from evaluation.inception import Inception, load_inception
-from evaluation.lpips import SMALLEST, Lpips, load_lpips
+from evaluation.lpips import MIN_SIDE, Lpips, load_lpips
 from evaluation.methods import Method, parse_methods
 from evaluation.tables import PAPER, markdown
 from picme_sdk.batch import result_path
-from picme_sdk.errors import BadArgument, FileExists, PicmeError
-from training.data import DataError
+from picme_sdk.errors import BadArgument, DataError, FileExists, PicmeError
 
 NO_LPIPS = "No LPIPS weights were given (`--lpips FILE`): LPIPS, diversity and the Frechet distance on AlexNet features are missing."
-NO_FID = "No Inception weights were given (`--inception FILE`), so there is no FID; a Frechet distance on other features is not called so."
+NO_FID = "No Inception weights were given (`--inception FILE`), so there is no FID; a Frechet distance on other features is not an FID."
 
 
 class Networks:
-    """The networks that judge, as far as their weights were given."""
+    """The networks of the perceptual metrics, as far as their weights were given."""
 
     def __init__(self, lpips_file: Path | None, inception_file: Path | None) -> None:
         self.lpips: Lpips | None = load_lpips(lpips_file) if lpips_file else None
@@ -57,7 +56,7 @@ class Networks:
 
 
 class Tally:
-    """What one method scored with one kind of mask, picture by picture."""
+    """The scores of one method with one kind of mask, picture by picture."""
 
     def __init__(self) -> None:
         self.rows: list[dict[str, float | None]] = []
@@ -66,11 +65,11 @@ class Tally:
 
     def numbers(self, truth: dict[str, list[Tensor]]) -> dict[str, dict[str, float | None]]:
         """Every number over all pictures; `truth` holds the same features of the photos."""
-        found = {}
+        estimates = {}
         for key in self.rows[0]:
             values = [row[key] for row in self.rows]
-            if None not in values:  # a method that gave only one result for some picture has no diversity
-                found[key] = metrics.bootstrap_mean(np.array(values))
+            if None not in values:  # a method with only one result for some picture has no diversity
+                estimates[key] = metrics.bootstrap_mean(np.array(values))
         n = min(self.counts)
         if len(self.rows) > 1:
             for network, names in (
@@ -79,19 +78,19 @@ class Tally:
             ):
                 if network in truth:
                     results = torch.stack([f[:n] for f in self.features[network]], 1)
-                    found |= frechet_numbers(results, torch.stack(truth[network]), names)
-        return {key: estimate._asdict() for key, estimate in found.items()}
+                    estimates |= frechet_numbers(results, torch.stack(truth[network]), names)
+        return {key: estimate._asdict() for key, estimate in estimates.items()}
 
 
 def frechet_numbers(results: Tensor, truth: Tensor, names: tuple[str, str]) -> dict[str, metrics.Estimate]:
     """Results [n, pictures, d] against the truths [pictures, d], and among themselves."""
     to_truth, between = names
-    found = {
+    estimates = {
         to_truth: metrics.bootstrap_frechet(lambda i: metrics.frechet_to_truth(results[:, i], truth[i]), len(truth))
     }
     if len(results) > 1:
-        found[between] = metrics.bootstrap_frechet(lambda i: metrics.frechet_between(results[:, i]), len(truth))
-    return found
+        estimates[between] = metrics.bootstrap_frechet(lambda i: metrics.frechet_between(results[:, i]), len(truth))
+    return estimates
 
 
 def floats(pictures: np.ndarray) -> Tensor:
@@ -112,25 +111,25 @@ def evaluate_masks(
     for case in progress:
         photo, hole = floats(case.photo), torch.from_numpy(case.mask > 0).float()
         if networks.lpips:
-            photo_seen = networks.lpips.look(photo[None])
-            truth.setdefault("lpips", []).append(photo_seen.features[0])
+            photo_activations = networks.lpips.embed(photo[None])
+            truth.setdefault("lpips", []).append(photo_activations.features[0])
         if networks.inception:
             truth.setdefault("inception", []).append(networks.inception(photo[None])[0])
         for method in methods:
-            made = method.results(case, samples)
-            keep(case, method.name, made)
-            results, tally = floats(made), tallies[method.name]
+            pictures = method.results(case, samples)
+            keep(case, method.name, pictures)
+            results, tally = floats(pictures), tallies[method.name]
             row: dict[str, float | None] = {**metrics.pixel_scores(results, photo)}
             if networks.lpips:
-                seen = networks.lpips.look(results)
-                row |= metrics.perceptual_scores(networks.lpips, seen, photo_seen, hole)
-                tally.features.setdefault("lpips", []).append(seen.features)
+                activations = networks.lpips.embed(results)
+                row |= metrics.perceptual_scores(networks.lpips, activations, photo_activations, hole)
+                tally.features.setdefault("lpips", []).append(activations.features)
             if networks.inception:
                 tally.features.setdefault("inception", []).append(networks.inception(results))
             tally.rows.append(row)
-            tally.counts.append(len(made))
+            tally.counts.append(len(pictures))
     if not any(tally.rows for tally in tallies.values()):
-        raise DataError("no picture could be read | expected at least one | see the lines above")
+        raise DataError("no picture that can be read", "at least one", "see the lines above")
     return {
         method.name: {
             "results": min(tallies[method.name].counts),
@@ -144,7 +143,7 @@ def evaluate_masks(
 
 @contextmanager
 def whole_folder(out: Path) -> Iterator[Path]:
-    """A new folder that becomes `out` when all went well, and vanishes otherwise."""
+    """A new folder that becomes `out` if there was no error, and is removed otherwise."""
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise FileExists(f"{out} exists", "a new or empty folder", "choose another --out, or remove it")
     out.parent.mkdir(parents=True, exist_ok=True)
@@ -218,11 +217,11 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def check(options: argparse.Namespace) -> None:
-    """Refuse numbers that can't be, before anything is computed."""
-    for name, least, most in (("samples", 1, 1000), ("size", SMALLEST, 4096), ("seed", 0, SEEDS - 1)):
+    """Refuse impossible numbers before anything is computed."""
+    for name, low, high in (("samples", 1, 1000), ("size", MIN_SIDE, 4096), ("seed", 0, SEEDS - 1)):
         value = getattr(options, name)
-        if not least <= value <= most:
-            raise BadArgument(f"--{name} {value}", f"{least} to {most}", "choose another")
+        if not low <= value <= high:
+            raise BadArgument(f"--{name} {value}", f"{low} to {high}", "choose another")
     if options.count is not None and options.count < 1:
         raise BadArgument(f"--count {options.count}", "at least 1", "choose another, or leave it out for all")
 
@@ -238,10 +237,10 @@ def add_common(parser: argparse.ArgumentParser) -> None:
 def guarded(work: Callable[[], str]) -> int:
     """Print what `work` returns; bad input becomes one line and exit code 2."""
     logging.basicConfig(level=logging.WARNING, format="%(message)s")
-    torch.set_num_threads(1)  # thousands of small operations: on a busy machine threads cost many times what they give
+    torch.set_num_threads(1)  # for thousands of small operations, threads cost more than they save
     try:
         text = work()
-    except (PicmeError, DataError) as error:
+    except PicmeError as error:
         print(error, file=sys.stderr)
         return 2
     except OSError as error:
@@ -264,7 +263,7 @@ def main() -> int:
         "--masks", default="center,random", help="center, random, rectangles, strokes, a folder; with commas"
     )
     parser.add_argument("--count", type=int, help="use this many pictures (all)")
-    parser.add_argument("--samples", type=int, default=6, help="results a picture (6)")
+    parser.add_argument("--samples", type=int, default=6, help="results per picture (6)")
     parser.add_argument("--inception", type=Path, help="weights of FID's Inception network")
     parser.add_argument("--pictures", action="store_true", help="also write inputs and results as PNG")
     add_common(parser)

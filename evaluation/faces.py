@@ -1,4 +1,4 @@
-"""Drawn faces: unlimited pictures without a data set, whose features are independent, so the odds of a hidden part are known.
+"""Drawn faces: any number of pictures without a data set. Their features are independent, so the odds of a hidden part are known.
 
 python evaluation/faces.py --out DIR [--count 200] [--size 64] [--seed 0]
 """
@@ -19,7 +19,7 @@ EYES = ((40, 90, 200), (70, 140, 60), (60, 40, 20))
 def face(seed: int, size: int = 64) -> Image.Image:
     """One face. Background, skin, eye colour and mouth are drawn independently of each other."""
     random = np.random.default_rng(seed)
-    big = 4 * size  # drawn large and scaled down: smooth edges
+    big = 4 * size  # drawn large and scaled down, for smooth edges
     picture = Image.new("RGB", (big, big), tuple(int(v) for v in random.integers(60, 256, 3)))
     draw = ImageDraw.Draw(picture)
 

@@ -6,7 +6,7 @@
     python evaluation/figures.py hole-size  --data DIR --methods picme=BUNDLE,pic=BUNDLE --out FILE.png [--count 20] --lpips FILE
 
 comparison   rows are inputs, columns methods, the truth last
-primitives   a row of six samples for each primitive of one photo; under it how much results of one and of different primitives differ
+primitives   a row of six samples for each primitive of one photo; below, how much results of one primitive and of different ones differ
 latents      samples of one photo's mixture in two dimensions (t-SNE, or PCA without scikit-learn), coloured by primitive
 hole-size    diversity of six results against the side of a centred hole
 All take --size (256), --seed (0) and --force. Exit codes: 0 done, 2 nothing was written and the last line says why.
@@ -15,7 +15,6 @@ All take --size (256), --seed (0) and --force. Exit codes: 0 done, 2 nothing was
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -37,6 +36,7 @@ from evaluation.methods import bundles, parse_methods
 from evaluation.metrics import Estimate, bootstrap_mean, perceptual_scores
 from picme_sdk.completer import Completer
 from picme_sdk.errors import BadArgument, FileExists
+from picme_sdk.files import replacing
 from picme_sdk.sampling import normals
 
 if TYPE_CHECKING:
@@ -52,18 +52,14 @@ PERPLEXITY = 30
 def save(picture: Image.Image, out: Path) -> None:
     """Write a PNG whole or not at all."""
     out.parent.mkdir(parents=True, exist_ok=True)
-    temporary = out.with_name(f".{out.name}.{os.getpid()}")
-    try:
+    with replacing(out) as temporary:
         picture.save(temporary, "PNG")
-        temporary.replace(out)
-    finally:
-        temporary.unlink(missing_ok=True)
 
 
 def grid(
     rows: Sequence[Sequence[np.ndarray]], titles: Sequence[str], labels: Sequence[str] = (), notes: Sequence[str] = ()
 ) -> Image.Image:
-    """Pictures in rows, with a title over each column, a label before each row and lines of text below."""
+    """Pictures in rows, with a title above each column, a label before each row and lines of text below."""
     margin = 110 if labels else GAP
     width = margin + max(len(row) for row in rows) * (CELL + GAP)
     height = LINE + GAP + len(rows) * (CELL + GAP) + LINE * len(notes) + GAP
@@ -88,52 +84,54 @@ def with_hole(case: Case) -> np.ndarray:
 
 
 def comparison(options: argparse.Namespace) -> Image.Image:
-    """A row an input: the input, each method's results, the truth."""
+    """One row per input: the input, each method's results, the truth."""
     methods = parse_methods(options.methods)
     rows, counts = [], {method.name: 1 for method in methods}
     for case in Cases(options.data, options.size, options.count, options.seed).of(options.mask):
-        made = {method.name: list(method.results(case, options.samples)) for method in methods}
-        counts = {name: max(counts[name], len(pictures)) for name, pictures in made.items()}
-        rows.append((case, made))
+        results = {method.name: list(method.results(case, options.samples)) for method in methods}
+        counts = {name: max(counts[name], len(pictures)) for name, pictures in results.items()}
+        rows.append((case, results))
     titles = ["input"]
     for name, count in counts.items():
         titles += [name if count == 1 else f"{name} {number}" for number in range(1, count + 1)]
     blank = np.full((options.size, options.size, 3), PAPER, np.uint8)
     cells = []
-    for case, made in rows:
+    for case, results in rows:
         cells.append([with_hole(case)])
-        for name, pictures in made.items():
+        for name, pictures in results.items():
             cells[-1] += pictures + [blank] * (counts[name] - len(pictures))
         cells[-1].append(case.photo)
     return grid(cells, [*titles, "truth"])
 
 
-Distances = Callable[
-    [Tensor, Tensor], np.ndarray
-]  # of all pairs of n pictures float [n, 3, s, s], hole [s, s] -> [n, n]
+# n pictures float [n, 3, s, s], hole [s, s] -> distances of all pairs [n, n]
+Distances = Callable[[Tensor, Tensor], np.ndarray]
 
 
 def pair_distances(network: Lpips | None) -> tuple[str, Distances]:
-    """LPIPS where its weights are at hand, else the mean absolute difference inside the hole."""
+    """LPIPS if its weights were given, otherwise the mean absolute difference inside the hole."""
 
     def pixels(pictures: Tensor, hole: Tensor) -> np.ndarray:
         inside = pictures[:, :, hole > 0].flatten(1)
         return (torch.cdist(inside, inside, p=1) / inside.shape[1]).numpy()
 
-    def perceptual(pictures: Tensor, hole: Tensor) -> np.ndarray:
-        assert network is not None  # noqa: S101 (chosen below)
-        seen = network.look(pictures)
-        return np.stack([whole(network.layers(seen.pick([i]), seen)).numpy() for i in range(len(pictures))])
+    if network is None:
+        return "mean absolute difference in the hole", pixels
 
-    return ("LPIPS", perceptual) if network else ("mean absolute difference in the hole", pixels)
+    def perceptual(pictures: Tensor, hole: Tensor) -> np.ndarray:
+        activations = network.embed(pictures)
+        rows = [whole(network.layers(activations.pick([i]), activations)) for i in range(len(pictures))]
+        return torch.stack(rows).numpy()
+
+    return "LPIPS", perceptual
 
 
 def samples_by_primitive(completer: Completer, case: Case, n: int = SIX) -> tuple[np.ndarray, list[float]]:
-    """uint8 [k, n, s, s, 3] and the k weights. Each primitive has its own noise: shared noise would make rows alike."""
+    """uint8 [k, n, s, s, 3] and the k weights. Each primitive has its own noise; shared noise would make the rows similar."""
     scene = completer.encode(case.photo, case.mask)
     weights = dict(scene.primitives)
-    made = [[r.image for r in scene.sample(n, case.seed ^ (i << 48), primitive=i)] for i in sorted(weights)]
-    return np.array(made), [weights[i] for i in sorted(weights)]
+    pictures = [[r.image for r in scene.sample(n, case.seed ^ (i << 48), primitive=i)] for i in sorted(weights)]
+    return np.array(pictures), [weights[i] for i in sorted(weights)]
 
 
 def within_and_between(distances: np.ndarray, rows: int) -> tuple[float, float]:
@@ -162,24 +160,25 @@ def primitives(options: argparse.Namespace) -> Image.Image:
         raise BadArgument(f"{name} with one primitive", "two or more to compare", "give a bundle with k > 1")
     title, distances = pair_distances(load_lpips(options.lpips) if options.lpips else None)
     rows: list[list[np.ndarray]] = []
-    found = []
+    measured = []
     for case in Cases(options.data, options.size, options.count, options.seed).of(options.mask):
-        made, weights = samples_by_primitive(completer, case)
+        samples, weights = samples_by_primitive(completer, case)
         hole = torch.from_numpy(case.mask > 0)
-        found.append(within_and_between(distances(floats(made.reshape(-1, *made.shape[2:])), hole), len(made)))
+        between_all = distances(floats(samples.reshape(-1, *samples.shape[2:])), hole)
+        measured.append(within_and_between(between_all, len(samples)))
         if not rows:
-            rows = [[with_hole(case), *row] for row in made]
+            rows = [[with_hole(case), *row] for row in samples]
             labels = [f"primitive {i}\nweight {weight:.2f}" for i, weight in enumerate(weights)]
-    within, between = (bootstrap_mean(np.array(column)) for column in zip(*found, strict=True))
+    within, between = (bootstrap_mean(np.array(column)) for column in zip(*measured, strict=True))
     notes = [
-        f"{name}: {title} between two samples, mean over {len(found)} photos and its 95 % interval",
+        f"{name}: {title} between two samples, mean over {len(measured)} photos and its 95 % interval",
         f"of one primitive {shown(within)}, of different primitives {shown(between)}",
     ]
     return grid(rows, ["input", *(f"sample {i}" for i in range(1, SIX + 1))], labels, notes)
 
 
 def drawing(figure: Figure) -> Image.Image:
-    figure.canvas.draw()  # type: ignore[attr-defined]
+    figure.canvas.draw()
     return Image.fromarray(np.asarray(figure.canvas.buffer_rgba())[..., :3])  # type: ignore[attr-defined]
 
 
@@ -207,10 +206,10 @@ def flat(points: np.ndarray, seed: int) -> tuple[str, np.ndarray]:
 
 
 def latents(options: argparse.Namespace) -> Image.Image:
-    """Equally many samples of each primitive, so that rare ones show too; the legend tells the weights."""
+    """The same number of samples of each primitive, so that rare ones are visible, too; the legend has the weights."""
     name, completer = one_bundle(options)
     case = next(Cases(options.data, options.size, 1, options.seed).of(options.mask))
-    mixture = completer.encode(case.photo, case.mask)._mixtures[0]  # of the largest hole; users have no need of z
+    mixture = completer.encode(case.photo, case.mask)._mixtures[0]
     each = max(2, options.points // mixture.size)
     dimensions = mixture.means.shape[1]
     noise = np.stack([normals(case.seed, i, dimensions) for i in range(each * mixture.size)])
@@ -219,7 +218,7 @@ def latents(options: argparse.Namespace) -> Image.Image:
     figure = new_figure(6, 5)
     axes = figure.subplots()
     for i, weight in enumerate(mixture.weights):
-        axes.scatter(*points[owner == i].T, s=8, label=f"primitive {i}, weight {weight:.2f}")
+        axes.scatter(points[owner == i, 0], points[owner == i, 1], s=8, label=f"primitive {i}, weight {weight:.2f}")
     axes.set(title=f"{name}: {title} of {len(points)} latents of one photo ({case.name})", xticks=[], yticks=[])
     axes.legend(fontsize=8)
     return drawing(figure)
@@ -246,16 +245,16 @@ def hole_size(options: argparse.Namespace) -> Image.Image:
     for method in methods:
         estimates: dict[str, list[Estimate]] = {"diversity": [], "diversity_hole": []}
         for side in SIDES:
-            found = []
+            scores = []
             for case in cases:
                 case = replace(case, mask=centred_hole(options.size, side))
-                seen = network.look(floats(method.results(case, SIX)))
+                results = network.embed(floats(method.results(case, SIX)))
                 hole = torch.from_numpy(case.mask > 0).float()
-                found.append(perceptual_scores(network, seen, network.look(floats(case.photo)[None]), hole))
-            if found[0]["diversity"] is None:
+                scores.append(perceptual_scores(network, results, network.embed(floats(case.photo)[None]), hole))
+            if scores[0]["diversity"] is None:
                 raise BadArgument(f"method {method.name} with one result", "methods with several", "leave it out")
             for key in estimates:
-                estimates[key].append(bootstrap_mean(np.array([row[key] for row in found], float)))
+                estimates[key].append(bootstrap_mean(np.array([row[key] for row in scores], float)))
         for axes in figure.axes:
             values = estimates[str(axes.get_gid())]
             heights = [v.value for v in values]

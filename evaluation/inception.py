@@ -1,6 +1,6 @@
-"""The Inception network of the Frechet Inception Distance, with its original weights of 2015-12-05, which come by path.
+"""The Inception network of the Frechet Inception Distance, with its original weights of 2015-12-05, which the user provides.
 
-FID is defined by these very weights, so the file's hash decides: any other file is refused, and nothing else is called FID.
+FID is defined by exactly these weights, so files with another hash are refused, and nothing else is called FID.
 """
 
 from __future__ import annotations
@@ -15,11 +15,12 @@ from torch import Tensor, nn
 
 from picme_sdk.errors import BadArgument
 
-# pytorch-fid publishes it by this name, torch-fidelity as weights-...; the name carries the first digits of the hash.
+# The name under which pytorch-fid publishes it (torch-fidelity: weights-...); it ends with the first digits of the hash.
 FILE = "pt_inception-2015-12-05-6726825d.pth"
 SHA256 = "6726825d0af5f729cebd5821db510b11b1cfad8faad88a03f1befd49fb9129b2"
 SIDE = 299
 BATCH = 8
+WIDE, TALL = ((1, 7), 1, (0, 3)), ((7, 1), 1, (3, 0))  # kernel, stride, padding
 
 
 class Conv(nn.Module):
@@ -33,7 +34,7 @@ class Conv(nn.Module):
 
 
 def average(x: Tensor) -> Tensor:
-    """TensorFlow's: padding does not count."""
+    """Average pooling as in TensorFlow: padding does not count."""
     return F.avg_pool2d(x, 3, 1, 1, count_include_pad=False)
 
 
@@ -67,13 +68,12 @@ class B(nn.Module):
 class C(nn.Module):
     def __init__(self, width: int) -> None:
         super().__init__()
-        wide, tall = {"kernel": (1, 7), "padding": (0, 3)}, {"kernel": (7, 1), "padding": (3, 0)}
         self.branch1x1 = Conv(768, 192, 1)
-        self.branch7x7_1, self.branch7x7_2 = Conv(768, width, 1), Conv(width, width, **wide)
-        self.branch7x7_3 = Conv(width, 192, **tall)
-        self.branch7x7dbl_1, self.branch7x7dbl_2 = Conv(768, width, 1), Conv(width, width, **tall)
-        self.branch7x7dbl_3, self.branch7x7dbl_4 = Conv(width, width, **wide), Conv(width, width, **tall)
-        self.branch7x7dbl_5, self.branch_pool = Conv(width, 192, **wide), Conv(768, 192, 1)
+        self.branch7x7_1, self.branch7x7_2 = Conv(768, width, 1), Conv(width, width, *WIDE)
+        self.branch7x7_3 = Conv(width, 192, *TALL)
+        self.branch7x7dbl_1, self.branch7x7dbl_2 = Conv(768, width, 1), Conv(width, width, *TALL)
+        self.branch7x7dbl_3, self.branch7x7dbl_4 = Conv(width, width, *WIDE), Conv(width, width, *TALL)
+        self.branch7x7dbl_5, self.branch_pool = Conv(width, 192, *WIDE), Conv(768, 192, 1)
 
     def forward(self, x: Tensor) -> Tensor:
         single = self.branch7x7_3(self.branch7x7_2(self.branch7x7_1(x)))
@@ -126,7 +126,7 @@ class Inception(nn.Module):
 
     @torch.no_grad()
     def forward(self, pictures: Tensor) -> Tensor:
-        return torch.cat([self._features(part) for part in pictures.split(BATCH)])
+        return torch.cat([self._features(part) for part in torch.split(pictures, BATCH)])
 
     def _features(self, pictures: Tensor) -> Tensor:
         x = (enlarge(255 * pictures, SIDE) - 128) / 128
@@ -134,7 +134,8 @@ class Inception(nn.Module):
         x = self.Conv2d_4a_3x3(self.Conv2d_3b_1x1(F.max_pool2d(x, 3, 2)))
         x = self.Mixed_6a(self.Mixed_5d(self.Mixed_5c(self.Mixed_5b(F.max_pool2d(x, 3, 2)))))
         x = self.Mixed_6e(self.Mixed_6d(self.Mixed_6c(self.Mixed_6b(x))))
-        return self.Mixed_7c(self.Mixed_7b(self.Mixed_7a(x))).mean((2, 3))
+        features: Tensor = self.Mixed_7c(self.Mixed_7b(self.Mixed_7a(x)))
+        return features.mean((2, 3))
 
 
 def enlarge(pictures: Tensor, side: int) -> Tensor:
@@ -168,6 +169,6 @@ def load_inception(path: Path) -> Inception:
         network.load_state_dict(kept)
     except (RuntimeError, AttributeError, pickle.UnpicklingError) as error:
         raise BadArgument(
-            f"{path}: {' '.join(str(error).split())[:160]}", "the weights of FID's Inception", "load it anew"
+            f"{path}: {' '.join(str(error).split())[:160]}", "the weights of FID's Inception", "download it again"
         ) from error
     return network.eval().requires_grad_(False)

@@ -1,7 +1,7 @@
-"""LPIPS with AlexNet (Zhang et al., 2018, version 0.1): a distance between pictures that agrees with people better than pixels do.
+"""LPIPS with AlexNet (Zhang et al., 2018, version 0.1): a distance between pictures that agrees with people better than pixel errors do.
 
-The weights come by path and stay out of the repository: a safetensors file with AlexNet's `features.N.weight|bias` (torchvision's names)
-and the five heads `lin0` .. `lin4`. The same network gives the features of the Frechet distance.
+The user provides the weights, which are not in the repository: a safetensors file with AlexNet's `features.N.weight|bias` (torchvision's names)
+and the five heads `lin0` .. `lin4`. The same network provides the features of the Frechet distance.
 """
 
 from __future__ import annotations
@@ -18,36 +18,39 @@ from torch import Tensor, nn
 
 from picme_sdk.errors import BadArgument
 
-# Convolutions by their number in torchvision's AlexNet: inputs, outputs, kernel, stride, padding. A pooling comes before the 2nd and 3rd.
+# Convolutions by their number in torchvision's AlexNet: inputs, outputs, kernel, stride, padding. A pooling precedes the 2nd and 3rd.
 LAYERS = {0: (3, 64, 11, 4, 2), 3: (64, 192, 5, 1, 2), 6: (192, 384, 3, 1, 1), 8: (384, 256, 3, 1, 1), 10: (256, 256, 3, 1, 1)}  # fmt: skip
 POOLED = (3, 6)
-SMALLEST = 32  # pixels a side that AlexNet needs
+MIN_SIDE = 32  # pixels that AlexNet needs
 
 
-class Seen(NamedTuple):
-    """n pictures as the network sees them."""
+class Activations(NamedTuple):
+    """The network's activations for n pictures."""
 
-    maps: list[Tensor]  # activations after each of the five ReLUs [n, c, h, w], channels scaled to length one
-    features: Tensor  # the deepest ones, unscaled, averaged over positions [n, 256]: what the Frechet distance compares
+    maps: list[Tensor]  # after each of the five ReLUs [n, c, h, w], channels scaled to length one
+    features: Tensor  # the last ones, unscaled, averaged over positions [n, 256], for the Frechet distance
 
-    def pick(self, numbers: Sequence[int]) -> Seen:
-        return Seen([layer[list(numbers)] for layer in self.maps], self.features[list(numbers)])
+    def pick(self, numbers: Sequence[int]) -> Activations:
+        return Activations([layer[list(numbers)] for layer in self.maps], self.features[list(numbers)])
 
 
 class Lpips(nn.Module):
-    """Pictures are float [n, 3, h, w] in 0..1. Looking is the costly part; distances between what was seen are cheap."""
+    """Pictures are float [n, 3, h, w] in 0..1. `embed` is the expensive part; distances between activations are cheap."""
+
+    shift: Tensor
+    scale: Tensor
 
     def __init__(self) -> None:
         super().__init__()
         self.features = nn.ModuleDict({str(i): nn.Conv2d(a, b, k, s, p) for i, (a, b, k, s, p) in LAYERS.items()})
         for number, (_, outputs, *_rest) in enumerate(LAYERS.values()):
             self.register_buffer(f"lin{number}", torch.zeros(outputs))
-        # ImageNet's mean and deviation, for pictures in -1..1.
+        # ImageNet's mean and standard deviation, for pictures in -1..1.
         self.register_buffer("shift", torch.tensor([-0.030, -0.088, -0.188]).reshape(3, 1, 1), persistent=False)
         self.register_buffer("scale", torch.tensor([0.458, 0.448, 0.450]).reshape(3, 1, 1), persistent=False)
 
     @torch.no_grad()
-    def look(self, pictures: Tensor) -> Seen:
+    def embed(self, pictures: Tensor) -> Activations:
         x = (2 * pictures - 1 - self.shift) / self.scale
         maps = []
         for name, layer in self.features.items():
@@ -55,15 +58,15 @@ class Lpips(nn.Module):
                 x = F.max_pool2d(x, 3, 2)
             x = F.relu(layer(x))
             maps.append(x / (x.square().sum(1, keepdim=True).sqrt() + 1e-10))
-        return Seen(maps, x.mean((2, 3)))
+        return Activations(maps, x.mean((2, 3)))
 
-    def layers(self, a: Seen, b: Seen) -> list[Tensor]:
-        """The distance at each position [n, h, w] of the five layers; one picture is compared with all."""
+    def layers(self, a: Activations, b: Activations) -> list[Tensor]:
+        """The distance at each position [n, h, w] of the five layers; a single picture is compared with all."""
         heads = (getattr(self, f"lin{number}").reshape(-1, 1, 1) for number in range(len(LAYERS)))
         return [(head * (x - y).square()).sum(1) for head, x, y in zip(heads, a.maps, b.maps, strict=True)]
 
     def forward(self, a: Tensor, b: Tensor) -> Tensor:
-        return whole(self.layers(self.look(a), self.look(b)))
+        return whole(self.layers(self.embed(a), self.embed(b)))
 
 
 def whole(layers: list[Tensor]) -> Tensor:

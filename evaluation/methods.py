@@ -1,7 +1,7 @@
-"""What can be compared: bundles, OpenCV's two classical methods, folders of results, Python callables.
+"""The methods that can be compared: bundles, OpenCV's two classical methods, folders of results, Python callables.
 
 A method is a name and a function of (photo, mask, n, seed) -> results. `photo` is uint8 [s, s, 3], `mask` uint8 [s, s] with 255 = hole;
-results are up to n pictures like the photo. Whatever a method paints outside the hole is replaced by the photo.
+results are up to n pictures like the photo. Outside the hole, results are replaced by the photo.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from picme_sdk.batch import result_path
 from picme_sdk.completer import Completer
 from picme_sdk.errors import BadArgument
 
-RADIUS = 3  # pixels around a hole's edge that OpenCV looks at; its documentation's own value
+RADIUS = 3  # pixels around the edge of a hole that OpenCV reads; the value in its documentation
 CLASSICAL = {"telea": "INPAINT_TELEA", "navier-stokes": "INPAINT_NS"}
 Fill = Callable[[Case, int], Sequence[np.ndarray]]
 
 
 @dataclass
 class Method:
-    """A name, what it is (for the report), and its function. `seconds` adds up what it took."""
+    """A name, a description for the report, and the function. `seconds` is the total time of its calls."""
 
     name: str
     about: dict[str, Any]
@@ -41,19 +41,19 @@ class Method:
     def results(self, case: Case, n: int) -> np.ndarray:
         """uint8 [1 to n, s, s, 3], equal to the photo outside the hole."""
         start = time.perf_counter()
-        made = list(self.fill(case, n))
+        pictures = list(self.fill(case, n))
         self.seconds += time.perf_counter() - start
-        fits = 1 <= len(made) <= n and all(
-            isinstance(p, np.ndarray) and p.dtype == np.uint8 and p.shape == case.photo.shape for p in made
+        fits = 1 <= len(pictures) <= n and all(
+            isinstance(p, np.ndarray) and p.dtype == np.uint8 and p.shape == case.photo.shape for p in pictures
         )
         if not fits:
-            found = [(str(getattr(p, "dtype", type(p).__name__)), getattr(p, "shape", ())) for p in made[:1]]
+            first = [(str(getattr(p, "dtype", type(p).__name__)), getattr(p, "shape", ())) for p in pictures[:1]]
             raise BadArgument(
-                f"{self.name}: {len(made)} results {found} for {case.name}",
+                f"{self.name}: {len(pictures)} results {first} for {case.name}",
                 f"1 to {n} uint8 arrays of shape {case.photo.shape}",
-                "mend the method",
+                "correct the method",
             )
-        return np.where(case.mask[..., None] > 0, np.stack(made), case.photo)
+        return np.where(case.mask[..., None] > 0, np.stack(pictures), case.photo)
 
 
 def parse_methods(text: str) -> list[Method]:
@@ -115,7 +115,7 @@ def bundle(name: str, path: Path) -> Method:
 
 
 def bundles(text: str) -> list[Method]:
-    """As `parse_methods`, but only bundles: what looks into the mixture needs one."""
+    """As `parse_methods`, but only bundles, for callers that need the mixture."""
     methods = parse_methods(text)
     for method in methods:
         if method.completer is None:
@@ -124,7 +124,7 @@ def bundles(text: str) -> list[Method]:
 
 
 def _from_folder(folder: Path, case: Case, n: int) -> list[np.ndarray]:
-    """FOLDER/MASK/NAME.png-1.png, -2.png, ... for a photo NAME.*: as `picme batch` and `--pictures` name them."""
+    """FOLDER/MASK/NAME.png-1.png, -2.png, ... for a photo NAME.*, as `picme batch` and `--pictures` name them."""
     pictures = []
     for number in range(1, n + 1):
         path = result_path(folder / case.kind, Path(case.name), number)

@@ -15,16 +15,16 @@ import torch
 from torch import Tensor
 from torchmetrics.functional.image import peak_signal_noise_ratio
 
-from evaluation.lpips import Lpips, Seen, inside, whole
+from evaluation.lpips import Activations, Lpips, inside, whole
 
-LOUDEST = 100.0  # dB; equal pictures would be infinitely close, and one of them would make every mean infinite
+MAX_PSNR = 100.0  # dB; the PSNR of equal pictures is infinite, and one of them would make every mean infinite
 MEAN_RESAMPLES = 1000
-FRECHET_RESAMPLES = 30  # enough for a standard deviation; each costs n distances
+FRECHET_RESAMPLES = 30  # enough for a standard deviation; each one needs n distances
 CONFIDENCE = 0.95
 
 
 class Estimate(NamedTuple):
-    """A number with its 95 % interval; the interval is empty where there is only one picture."""
+    """A number with its 95 % interval, which is None with only one picture."""
 
     value: float
     low: float | None
@@ -34,15 +34,15 @@ class Estimate(NamedTuple):
 def psnr(results: Tensor, truth: Tensor) -> Tensor:
     """Decibels [n] over all pixels and channels."""
     truth = truth.expand_as(results)
-    found = peak_signal_noise_ratio(results, truth, data_range=1.0, reduction="none", dim=(1, 2, 3))
-    return found.clamp_max(LOUDEST)
+    decibels: Tensor = peak_signal_noise_ratio(results, truth, data_range=1.0, reduction="none", dim=(1, 2, 3))
+    return decibels.clamp_max(MAX_PSNR)
 
 
 def ssim(results: Tensor, truth: Tensor) -> Tensor:
     """Structural similarity [n]: Gaussian window of 11, sigma 1.5, averaged over channels and positions.
 
-    The same numbers as torchmetrics', but as matrix products in float64: its convolutions are ten times slower there, and in float32 the variance
-    of flat areas is rounding noise of the size of SSIM's own constants.
+    The same numbers as those of torchmetrics, but as matrix products in float64: its convolutions are ten times slower in float64, and in
+    float32 the variance of flat areas is rounding noise as large as SSIM's own constants.
     """
     a, b = results.double(), truth.expand_as(results).double()
     rows, columns = window(a.shape[2]), window(a.shape[3])
@@ -53,13 +53,13 @@ def ssim(results: Tensor, truth: Tensor) -> Tensor:
     mean_a, mean_b = blur(a), blur(b)
     var_a, var_b, cov = blur(a * a) - mean_a**2, blur(b * b) - mean_b**2, blur(a * b) - mean_a * mean_b
     c1, c2 = 0.01**2, 0.03**2
-    above = (2 * mean_a * mean_b + c1) * (2 * cov + c2)
-    return (above / ((mean_a**2 + mean_b**2 + c1) * (var_a + var_b + c2))).mean((1, 2, 3))
+    numerator = (2 * mean_a * mean_b + c1) * (2 * cov + c2)
+    return (numerator / ((mean_a**2 + mean_b**2 + c1) * (var_a + var_b + c2))).mean((1, 2, 3))
 
 
 @lru_cache
 def window(length: int, reach: int = 5, sigma: float = 1.5) -> Tensor:
-    """A matrix [length, length] that takes the Gaussian mean around each position; the picture is mirrored at its edges."""
+    """A matrix [length, length] that computes the Gaussian mean around each position; the picture is mirrored at its edges."""
     offsets = torch.arange(-reach, reach + 1)
     weights = torch.exp(-0.5 * (offsets.double() / sigma) ** 2)
     where = (torch.arange(length)[:, None] + offsets).abs()
@@ -90,7 +90,9 @@ def pixel_scores(results: Tensor, truth: Tensor) -> dict[str, float]:
     return scores
 
 
-def perceptual_scores(network: Lpips, results: Seen, truth: Seen, hole: Tensor) -> dict[str, float | None]:
+def perceptual_scores(
+    network: Lpips, results: Activations, truth: Activations, hole: Tensor
+) -> dict[str, float | None]:
     """LPIPS to the truth (mean and best of n), and diversity: between pairs of results, whole picture and hole only.
 
     `hole` [h, w] is 1 inside. One result has no pairs: None.
@@ -108,7 +110,7 @@ def perceptual_scores(network: Lpips, results: Seen, truth: Seen, hole: Tensor) 
 def frechet(a: Tensor, b: Tensor) -> float:
     """Frechet distance between Gaussians fitted to two sets of features [n, d]: |m_a - m_b|^2 + tr(S_a + S_b - 2 (S_a S_b)^(1/2)).
 
-    With S = R'R the last trace is the nuclear norm of R_a R_b', which needs no matrix root and is exact for few pictures too.
+    With S = R'R the last trace is the nuclear norm of R_a R_b', which needs no matrix root and is exact for few pictures, too.
     """
     a, b = a.double(), b.double()
     mean_a, mean_b = a.mean(0), b.mean(0)
@@ -124,13 +126,13 @@ def frechet(a: Tensor, b: Tensor) -> float:
 def frechet_to_truth(results: Tensor, truth: Tensor) -> float:
     """Mean over j of the distance between the j-th results and the truths; results [n, pictures, d], truth [pictures, d].
 
-    Sets are as large as the set of truths whatever n is: a Frechet distance depends on the size of its sets.
+    All sets have the size of the set of truths, whatever n is, because a Frechet distance depends on the size of its sets.
     """
     return float(np.mean([frechet(part, truth) for part in results]))
 
 
 def frechet_between(results: Tensor) -> float:
-    """Our reading of DIV-FID: the mean distance between the sets of first, second, ... results."""
+    """Our interpretation of DIV-FID: the mean distance between the sets of first, second, ... results."""
     return float(np.mean([frechet(a, b) for a, b in combinations(results, 2)]))
 
 
@@ -146,9 +148,9 @@ def bootstrap_mean(values: np.ndarray, seed: int = 0) -> Estimate:
 
 
 def bootstrap_frechet(distance: Callable[[Tensor], float], pictures: int, seed: int = 0) -> Estimate:
-    """`distance` of all pictures, with 1.96 standard deviations over resampled ones to each side.
+    """`distance` of all pictures, with 1.96 standard deviations of resampled sets to each side.
 
-    Percentiles would mislead: a resampled set repeats pictures, which by itself enlarges a Frechet distance.
+    Percentiles would mislead: a resampled set repeats pictures, which alone increases a Frechet distance.
     """
     value = distance(torch.arange(pictures))
     random = np.random.default_rng(seed)

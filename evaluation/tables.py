@@ -1,21 +1,21 @@
-"""Results as Markdown, next to the numbers that the paper reports for other data."""
+"""Results as Markdown, followed by the numbers that the paper reports for other data."""
 
 from __future__ import annotations
 
 from typing import Any
 
-# Column, title, digits. An arrow says which way is better.
+# Key, title, digits. An arrow says which direction is better.
 COLUMNS = (
     ("psnr", "PSNR ↑", 2), ("psnr_best", "PSNR best ↑", 2), ("psnr_of_mean", "PSNR of mean ↑", 2),
     ("ssim", "SSIM ↑", 3), ("ssim_best", "SSIM best ↑", 3), ("ssim_of_mean", "SSIM of mean ↑", 3),
     ("mae", "MAE ↓", 4), ("mae_best", "MAE best ↓", 4), ("mae_of_mean", "MAE of mean ↓", 4),
     ("lpips", "LPIPS ↓", 4), ("lpips_best", "LPIPS best ↓", 4),
     ("diversity", "LPIPS diversity ↑", 4), ("diversity_hole", "in the hole ↑", 4),
-    ("fid", "FID ↓", 2), ("div_fid", "DIV-FID, our reading ↑", 2),
+    ("fid", "FID ↓", 2), ("div_fid", "DIV-FID, our interpretation ↑", 2),
     ("frechet_alexnet", "Frechet, AlexNet (not FID) ↓", 1), ("div_frechet_alexnet", "between results, AlexNet ↑", 1),
 )  # fmt: skip
 
-# method.md's summary of the paper: PSNR, SSIM, MAE, FID of one sampled result, 256x256. c = centre mask, r = random mask.
+# From the paper's tables: PSNR, SSIM, MAE, FID of one sampled result, 256x256. c = centre mask, r = random mask.
 PAPER_QUALITY = {
     "FFHQ c": {"DFv2": (25.868, 0.922, 0.0231, 16.278), "EC": (26.901, 0.938, 0.0209, 14.276), "MED": (26.325, 0.922, 0.0230, 14.791), "PIC": (26.781, 0.933, 0.0215, 14.513), "ICT": (27.922, 0.948, 0.0208, 10.995), "PICME": (27.551, 0.937, 0.0203, 10.604)},
     "FFHQ r": {"DFv2": (24.962, 0.882, 0.0310, 19.506), "EC": (25.908, 0.882, 0.0301, 17.039), "MED": (25.118, 0.867, 0.0349, 19.644), "PIC": (25.580, 0.889, 0.0303, 17.364), "ICT": (26.681, 0.910, 0.0292, 14.529), "PICME": (25.950, 0.912, 0.0289, 17.014)},
@@ -63,13 +63,13 @@ def markdown(report: dict[str, Any]) -> str:
     ]
     for kind, methods in report["masks"].items():
         names = list(methods)
-        rows = [["results a picture", *(f"{methods[name]['results']:g}" for name in names)]]
+        rows = [["results per picture", *(f"{methods[name]['results']:g}" for name in names)]]
         rows += [
             [title, *(shown(methods[name]["numbers"].get(key), digits) for name in names)]
             for key, title, digits in COLUMNS
             if any(methods[name]["numbers"].get(key) for name in names)
         ]
-        rows.append(["ms a picture", *(f"{methods[name]['ms']:.0f}" for name in names)])
+        rows.append(["ms per picture", *(f"{methods[name]['ms']:.0f}" for name in names)])
         parts += [f"## {kind} mask\n", table(["", *names], rows)]
     return "\n".join([*parts, paper_markdown()])
 

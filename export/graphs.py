@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import copy
 from dataclasses import dataclass
+from typing import cast
 
 import torch
 import torch.nn.functional as F
@@ -41,16 +42,18 @@ class EncoderGraph(nn.Module):
     def __init__(self, model: Picme) -> None:
         super().__init__()
         self.model = model
-        first, *others = model.encoder.stems.values()
+        first, *others = (cast(nn.Conv2d, stem) for stem in model.encoder.stems.values())
         half = model.config.patch // 2
         each_pixel = torch.eye(4 * half**2).reshape(-1, 4, half, half)
         # A patch of pixels -> the cell of 2x2-pixel averages.
         averages = F.interpolate(each_pixel, scale_factor=2.0) / 4
         none = torch.zeros(len(averages))
-        self.stem = _convolution(*_on_bytes(first.weight.data, first.bias.data), first)
+        self.stem = _convolution(*_on_bytes(first.weight.data, _bias(first).data), first)
         self.cells = _convolution(*_on_bytes(averages, none), first)
         self.halve = _convolution(_on_cells(averages), none, first)
-        self.stems = nn.ModuleList(_convolution(_on_cells(stem.weight.data), stem.bias.data, first) for stem in others)
+        self.stems = nn.ModuleList(
+            _convolution(_on_cells(stem.weight.data), _bias(stem).data, first) for stem in others
+        )
         self.pixels = None if model.pixel_path is None else PixelGraph(model.pixel_path)
 
     def forward(self, image: Tensor, mask: Tensor) -> tuple[Tensor, ...]:
@@ -84,11 +87,11 @@ class PixelGraph(nn.Module):
         weight = torch.cat([weight[:, :3] / 127.5, weight[:, 3:] / 255, inside], 1)
         self.look = nn.Conv2d(5, wide, 3 * self.patch, self.patch, self.patch, dtype=dtype)
         self.look.weight.data.copy_(weight)
-        self.look.bias.data.copy_(path.look.bias.data)
+        _bias(self.look).data.copy_(_bias(path.look).data)
         order = _patch_order(self.patch, nested=False)
         self.paint = copy.deepcopy(path.paint)
         self.paint.weight.data.copy_(127.5 * path.paint.weight.data[order].float())
-        self.paint.bias.data.copy_(127.5 * path.paint.bias.data[order].float())
+        _bias(self.paint).data.copy_(127.5 * _bias(path.paint).data[order].float())
 
     def forward(self, picture: Tensor, features: list[Tensor]) -> Tensor:
         averages = F.avg_pool2d(picture, self.patch)
@@ -97,7 +100,7 @@ class PixelGraph(nn.Module):
         filled = picture[:, :3] + hole * F.interpolate(guess, scale_factor=float(self.patch))
         x = self.look(torch.cat([filled, picture[:, 3:], torch.ones_like(hole)], 1))
         x = self.path.block(F.leaky_relu(x + self.path.hint(features), SLOPE))
-        painted = self.paint(x)
+        painted: Tensor = self.paint(x)
         _, channels, grid, _ = painted.shape
         rows = painted.reshape(1, self.patch, channels // self.patch, grid * grid)
         return rows.permute(0, 1, 3, 2).contiguous()
@@ -166,12 +169,12 @@ class DecoderGraph(nn.Module):
             last = grid == grids[-1]
             scale, middle = (127.5, 127.5 + 0.5) if last else (1.0, 0.0)
             order = _patch_order(self.patch, nested=not last)
-            head = self.decoder.heads[grid]
+            head = cast(nn.Conv2d, self.decoder.heads[grid])
             weight = head.weight.data[order, :, 0, 0].float()
             if grid != grids[0]:  # head and lift in one product
-                lift = self.decoder.lifts[grid].weight.data[order].permute(0, 2, 3, 1).flatten(1)
+                lift = cast(nn.Conv2d, self.decoder.lifts[grid]).weight.data[order].permute(0, 2, 3, 1).flatten(1)
                 weight = torch.cat([weight, lift.float()], 1)
-            bias = scale * head.bias.data[order].float() + middle
+            bias = scale * _bias(head).data[order].float() + middle
             rows = self.patch if last else 1
             for row, (w, b) in enumerate(zip((scale * weight).chunk(rows), bias.chunk(rows), strict=True)):
                 self.register_buffer(f"weight_{grid}_{row}", w.to(self.dtype, copy=True))
@@ -179,8 +182,8 @@ class DecoderGraph(nn.Module):
             if self.dtype == torch.float32:
                 # Max-pooling over one pixel changes nothing. But ONNX Runtime keeps the output of a pooling in the layout of its
                 # convolutions, and only then fuses the residual sum and its activation with them. On a GPU it would be wasted work.
-                self.decoder.stages[grid].insert(0, nn.MaxPool2d(1))
-        parts = [self.decoder.place, *self.decoder.films.values()]
+                cast(nn.Sequential, self.decoder.stages[grid]).insert(0, nn.MaxPool2d(1))
+        parts = [cast(nn.Linear, part) for part in (self.decoder.place, *self.decoder.films.values())]
         at_zero = self.decoder.steer(torch.zeros(1, parts[0].in_features, dtype=self.dtype))
         self.sizes = [each.shape[1] for each in at_zero]
         self.steering = nn.Linear(parts[0].in_features, sum(self.sizes), dtype=self.dtype)

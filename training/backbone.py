@@ -51,7 +51,7 @@ class InvertedBlock(nn.Module):
         self.sums = stride == 1 and inputs == outputs
 
     def forward(self, x: Tensor) -> Tensor:
-        y = x if self.expand is None else F.relu6(self.expand(x))
+        y: Tensor = x if self.expand is None else F.relu6(self.expand(x))
         y = self.project(F.relu6(self.depthwise(y)))
         return x + y if self.sums else y
 
@@ -75,7 +75,7 @@ class Backbone(nn.Module):
                 width = outputs
             self.stages.append(stage)
         self._load(weights or _installed())
-        self.requires_grad_(False).eval().to(memory_format=torch.channels_last)
+        self.requires_grad_(False).eval().to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         self.dtype = torch.bfloat16 if bfloat16 else torch.float32
         for module in self.modules():
             # The gradient of a strided depthwise convolution is 30 times slower in bfloat16 than in float32 on CPUs.
@@ -90,10 +90,13 @@ class Backbone(nn.Module):
             kernels = [tensor for tensor in tensors.values() if tensor.dim() == 4]
             convolutions = [module for module in self.modules() if isinstance(module, SameConv)]
             with torch.no_grad():
-                for mine, kernel, norm in zip(convolutions, kernels, norms):  # noqa: B905 (the file has later stages)
+                for convolution, kernel, norm in zip(convolutions, kernels, norms):  # noqa: B905 (the file has later stages)
                     scale = tensors[f"{norm}.weight"] / (tensors[f"{norm}.running_var"] + EPSILON).sqrt()
-                    mine.weight.copy_(kernel * scale[:, None, None, None])
-                    mine.bias.copy_(tensors[f"{norm}.bias"] - tensors[f"{norm}.running_mean"] * scale)
+                    bias = tensors[f"{norm}.bias"] - tensors[f"{norm}.running_mean"] * scale
+                    for parameter, value in zip(
+                        convolution.parameters(), (kernel * scale[:, None, None, None], bias), strict=True
+                    ):
+                        parameter.copy_(value)
         except (OSError, RuntimeError, LookupError, AttributeError, EOFError, pickle.UnpicklingError) as error:
             reason = (str(error).splitlines() or [type(error).__name__])[0][:120]
             raise BackboneMissing(

@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from training.backbone import CHANNELS, Backbone
-from training.model import SLOPE, Pyramid
+from training.model import SLOPE, Pyramid, start_at_zero
 
 PATCH = 2
 # Channels by side of the grid, so that the discriminator of a larger picture contains that of a smaller one.
@@ -126,5 +126,5 @@ Discriminator = PyramidDiscriminator | BackboneDiscriminator
 def initialise(net: nn.Module) -> None:
     for module in net.modules():
         if isinstance(module, nn.Conv2d):
+            start_at_zero(module)
             nn.init.kaiming_normal_(module.weight, SLOPE)
-            nn.init.zeros_(module.bias)

@@ -187,7 +187,7 @@ class Run:
         optimizer = self.trainee.optimizers[name]
         optimizer.param_groups[0]["lr"] = rate * (self.config.discriminator_rate if name == "discriminator" else 1)
         optimizer.zero_grad()
-        loss.backward()
+        loss.backward()  # type: ignore[no-untyped-call]
         if self.config.clip:
             nn.utils.clip_grad_norm_(optimizer.param_groups[0]["params"], self.config.clip)
         optimizer.step()

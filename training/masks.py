@@ -102,10 +102,8 @@ def _outline(
     points = (points - points.mean(0)) * np.sqrt(area / max(covered, 1e-6)) * size
     if place is None:
         low, high = -points.min(0), size - points.max(0)
-        middle = random.uniform(np.minimum(low, high), np.maximum(low, high))
-    else:
-        middle = np.array(place)
-    return points + middle
+        place = tuple(random.uniform(np.minimum(low, high), np.maximum(low, high)))
+    return np.asarray(points + np.array(place))
 
 
 def _object_like(size: int, random: Generator, area: float, place: tuple[float, float] | None = None) -> Mask:
@@ -128,7 +126,7 @@ def blob(size: int, random: Generator) -> Mask:
 def several(size: int, random: Generator) -> Mask:
     """Two to five smaller objects."""
     masks = [_object_like(size, random, float(random.uniform(0.004, 0.06))) for _ in range(random.integers(2, 6))]
-    return np.max(masks, axis=0)
+    return np.asarray(np.max(masks, axis=0), np.uint8)
 
 
 def border(size: int, random: Generator) -> Mask:
@@ -244,7 +242,7 @@ class MaskSource:
         return mask
 
     def _from_folder(self, size: int, random: Generator) -> Mask:
-        file = self.files[random.integers(len(self.files))]
+        file = self.files[int(random.integers(len(self.files)))]
         light = open_image(file, "mask").convert("L").resize((size, size), Image.Resampling.BOX)
         return (np.asarray(light) >= 128).astype(np.uint8)
 

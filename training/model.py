@@ -120,6 +120,11 @@ def bounded(raw: Tensor) -> Tensor:
     return 3.0 * torch.tanh(raw / 3.0) - 1.0
 
 
+def start_at_zero(layer: nn.Module) -> None:
+    for parameter in layer.parameters():
+        nn.init.zeros_(parameter)
+
+
 class Block(nn.Module):
     """Residual block. The activation comes last so that a runtime fuses convolution, sum and activation into one kernel (ONNX
     Runtime fuses a plain ReLU only)."""
@@ -143,16 +148,15 @@ class Attention(nn.Module):
         self.heads = heads
         self.ask = nn.Conv2d(width, 3 * width, 1)
         self.answer = nn.Conv2d(width, width, 1)
-        with torch.no_grad():
-            self.answer.weight.zero_()
-            self.answer.bias.zero_()
+        start_at_zero(self.answer)
 
     def forward(self, x: Tensor) -> Tensor:
         _, width, height, side = x.shape
         each = width // self.heads
         query, key, value = self.ask(x).reshape(-1, 3, self.heads, each, height * side).unbind(1)
         weights = torch.softmax(query.transpose(2, 3) @ key * each**-0.5, -1)
-        return x + self.answer((value @ weights.transpose(2, 3)).reshape(-1, width, height, side))
+        answer: Tensor = self.answer((value @ weights.transpose(2, 3)).reshape(-1, width, height, side))
+        return x + answer
 
 
 class Pyramid(nn.Module):
@@ -174,12 +178,11 @@ class Pyramid(nn.Module):
             self.stems[str(grid)] = nn.Conv2d(channels, width, patch, stride=patch)
             if i:
                 self.downs[str(grid)] = nn.Conv2d(widths[i - 1], width, 3, stride=2, padding=1)
-            self.stages[str(grid)] = nn.Sequential(*(Block(width) for _ in range(count)))
-            if grid == attention:
-                self.stages[str(grid)].append(Attention(width))
+            stage = nn.Sequential(*(Block(width) for _ in range(count)))
+            self.stages[str(grid)] = stage.append(Attention(width)) if grid == attention else stage
 
     def forward(self, picture: Tensor) -> list[Tensor]:
-        entries = []
+        entries: list[Tensor] = []
         for grid in map(str, self.grids):
             if entries:
                 picture = F.avg_pool2d(picture, 2)
@@ -229,24 +232,23 @@ class PixelPath(nn.Module):
         )
         self.block = Block(width)
         self.paint = nn.Conv2d(width, 3 * values, 3, padding=1)
-        with torch.no_grad():
-            self.paint.weight.zero_()
-            self.paint.bias.zero_()
+        start_at_zero(self.paint)
 
     def forward(self, picture: Tensor, features: Sequence[Tensor]) -> Tensor:
         """`picture` [b, 4, s, s]: colours, which are 0 in the hole, and the mask."""
         values = self.patch**2
-        patches = F.pixel_unshuffle(picture, self.patch)
+        patches: Tensor = F.pixel_unshuffle(picture, self.patch)
         colours, hole = patches[:, : 3 * values], patches[:, 3 * values :]
         averages = F.avg_pool2d(picture, self.patch)
         guess = pull_push(averages[:, :3], 1 - averages[:, 3:])
         filled = colours + hole.repeat(1, 3, 1, 1) * guess.repeat_interleave(values, 1)
         x = self.look(torch.cat([filled, hole], 1)) + self.hint(features)
-        return self.paint(self.block(F.leaky_relu(x, SLOPE)))
+        patches = self.paint(self.block(F.leaky_relu(x, SLOPE)))
+        return patches
 
     def hint(self, features: Sequence[Tensor]) -> Tensor:
         """The features of all grids, added up on the finest."""
-        hints = [conv(feature) for conv, feature in zip(self.hints.values(), features, strict=True)]
+        hints: list[Tensor] = [conv(feature) for conv, feature in zip(self.hints.values(), features, strict=True)]
         total = hints[-1]
         for hint in hints[-2::-1]:
             total = hint + F.interpolate(total, scale_factor=2.0)
@@ -277,10 +279,8 @@ class MixtureHead(nn.Module):
         self.alpha = nn.Linear(512, config.primitives)
         self.mu = nn.Linear(512, outputs)
         self.sigma = nn.Linear(512, outputs)
-        with torch.no_grad():
-            self.alpha.weight.zero_()  # All primitives start equally likely ...
-            self.alpha.bias.zero_()
-            nn.init.normal_(self.mu.bias)  # ... and with different means.
+        start_at_zero(self.alpha)  # All primitives start equally likely ...
+        nn.init.normal_(self.mu.bias)  # ... and with different means.
 
     def forward(self, code: Tensor) -> Mixture:
         x = F.leaky_relu(self.trunk(code), SLOPE)
@@ -355,16 +355,12 @@ class Decoder(nn.Module):
 
     def forward(self, skips: Sequence[Tensor], z: Tensor) -> Tensor:
         """The picture: each stage paints on the enlarged picture of the stage before."""
-        picture: Tensor | None = None
         skips, pixels = skips[: len(self.grids)], skips[len(self.grids) :]
-        for grid, x in zip(map(str, self.grids), self.features(skips, self.steer(z)), strict=True):
-            patches = self.heads[grid](x)
-            if picture is not None:
-                patches = patches + self.lifts[grid](picture)
-            if pixels and grid == str(self.grids[-1]):
-                patches = patches + pixels[0]
-            picture = F.pixel_shuffle(patches, self.patch)
-        return picture
+        first, *finer = zip(map(str, self.grids), self.features(skips, self.steer(z)), strict=True)
+        patches: Tensor = self.heads[first[0]](first[1])
+        for grid, x in finer:
+            patches = self.heads[grid](x) + self.lifts[grid](F.pixel_shuffle(patches, self.patch))
+        return F.pixel_shuffle(patches + pixels[0] if pixels else patches, self.patch)
 
 
 class Picme(nn.Module):
@@ -417,15 +413,18 @@ class Picme(nn.Module):
 
     def mixture(self, code: Tensor) -> Mixture:
         """z_m -> the Gaussian mixture over z_c."""
-        return self.mixture_head(code)
+        mixture: Mixture = self.mixture_head(code)
+        return mixture
 
     def posterior(self, image_c: Tensor, mask: Tensor) -> Gaussian:
         """p(z_c | I_c) of the missing part: the same encoder f, which now reads only what is inside the hole."""
-        return self.posterior_head(self.encoder(torch.cat([image_c, 1 - mask], 1))[-1])
+        posterior: Gaussian = self.posterior_head(self.encoder(torch.cat([image_c, 1 - mask], 1))[-1])
+        return posterior
 
     def decode(self, skips: Sequence[Tensor], z: Tensor) -> Tensor:
         """Skips (batch 1 or n) and latents [n, d] -> n pictures [n, 3, s, s], approximately in [-1, 1]."""
-        return self.decoder(skips, z)
+        pictures: Tensor = self.decoder(skips, z)
+        return pictures
 
 
 def grow(small: nn.Module, large: nn.Module) -> None:

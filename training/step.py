@@ -77,10 +77,10 @@ class GeneratorStep(nn.Module):
         self, model: Picme, weights: LossWeights, mix: DecodeMix | None = None, bfloat16: bool = False
     ) -> None:
         super().__init__()
-        self.model, self.weights, self.mix, self.bfloat16 = model, weights, mix or DecodeMix(), bfloat16
+        self.model, self.weights, self.mix, self.use_bfloat16 = model, weights, mix or DecodeMix(), bfloat16
 
     def _half(self, image: Tensor) -> torch.autocast:
-        return torch.autocast(image.device.type, torch.bfloat16, enabled=self.bfloat16)
+        return torch.autocast(image.device.type, torch.bfloat16, enabled=self.use_bfloat16)
 
     def forward(
         self, image: Tensor, mask: Tensor, draws: Draws, discriminator: Discriminator, images: int
@@ -118,7 +118,8 @@ class GeneratorStep(nn.Module):
             k = mixture.means.shape[1]
             with self._half(image):
                 coarse = [skips[0].repeat_interleave(k, 0)]
-                sketches = model.decoder.sketch(coarse, mixture.means.flatten(0, 1)).float().unflatten(0, (-1, k))
+                sketches = model.decoder.sketch(coarse, mixture.means.flatten(0, 1)).float()
+            sketches = sketches.reshape(-1, k, *sketches.shape[1:])
             parts["best_sketch"] = losses.best_sketch_loss(sketches, image, mask, share)
             parts["mean_spacing"] = losses.mean_spacing_loss(mixture.means, sketches, mask, w.spacing_unit)
         if w.winner:
@@ -178,8 +179,8 @@ class DiscriminatorStep(nn.Module):
         penalised = self.penalty > 0 and step % PENALTY_EVERY == 0
         inputs = [each.detach().requires_grad_(penalised) for each in inputs]
         scores, _ = self.discriminator(inputs, torch.cat([mask, mask, mask]))
-        real, *fakes = scores.chunk(3)
-        loss = losses.discriminator_loss(real, *fakes, weights)
+        real, rebuilt, sampled = scores.chunk(3)
+        loss = losses.discriminator_loss(real, rebuilt, sampled, weights)
         if penalised:
             loss = loss + PENALTY_EVERY * self.penalty * losses.gradient_penalty(real, inputs, weights)
         return loss

@@ -64,7 +64,7 @@ def test_inside_looks_at_the_hole_only() -> None:
 
 def test_one_picture_is_compared_with_all(lpips_file: Path) -> None:
     network = load_lpips(lpips_file)
-    seen = network.look(torch.rand(3, 3, 32, 32))
+    seen = network.embed(torch.rand(3, 3, 32, 32))
     distances = whole(network.layers(seen, seen.pick([1])))
     assert distances.shape == (3,)
     assert float(distances[1]) == 0

@@ -62,9 +62,9 @@ def test_a_callable_takes_part(case: Case, tmp_path: Path, monkeypatch: pytest.M
     assert [int(r[16, 16, 0]) for r in method.results(case, 3)] == [case.seed % 7 + i for i in range(3)]
 
 
-@pytest.mark.parametrize("made", [[], [np.zeros((8, 8, 3), np.uint8)], [np.zeros((32, 32, 3))], [[1, 2]]])
-def test_results_of_another_form_are_refused(case: Case, made: list) -> None:
-    with pytest.raises(BadArgument, match="mend the method"):
+@pytest.mark.parametrize("pictures", [[], [np.zeros((8, 8, 3), np.uint8)], [np.zeros((32, 32, 3))], [[1, 2]]])
+def test_results_of_another_form_are_refused(case: Case, pictures: list) -> None:
+    with pytest.raises(BadArgument, match="correct the method"):
         Method("bad", {}, lambda case, n: made).results(case, 1)
 
 

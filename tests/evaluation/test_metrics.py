@@ -17,7 +17,7 @@ def picture(value: float) -> Tensor:
 
 def test_psnr_of_a_constant_error_is_known() -> None:
     results = torch.stack([picture(0.6), picture(0.51), picture(0.5)])
-    assert metrics.psnr(results, picture(0.5)[None]).tolist() == pytest.approx([20, 40, metrics.LOUDEST], abs=1e-3)
+    assert metrics.psnr(results, picture(0.5)[None]).tolist() == pytest.approx([20, 40, metrics.MAX_PSNR], abs=1e-3)
 
 
 def test_ssim_of_flat_pictures_is_known() -> None:
@@ -68,13 +68,13 @@ def test_diversity_is_over_pairs_of_results() -> None:
         getattr(network, f"lin{number}").fill_(1.0)
     a, b, hole = torch.rand(3, 32, 32), torch.rand(3, 32, 32), torch.zeros(32, 32)
     hole[8:24, 8:24] = 1
-    truth = network.look(a[None])
-    scores = metrics.perceptual_scores(network, network.look(torch.stack([a, a, b])), truth, hole)
+    truth = network.embed(a[None])
+    scores = metrics.perceptual_scores(network, network.embed(torch.stack([a, a, b])), truth, hole)
     apart = float(network(a[None], b[None]))
     assert scores["lpips"] == pytest.approx(apart / 3, rel=1e-4)
     assert scores["lpips_best"] == pytest.approx(0, abs=1e-6)
     assert scores["diversity"] == pytest.approx(2 * apart / 3, rel=1e-4)  # of three pairs one is equal
-    one = metrics.perceptual_scores(network, network.look(b[None]), truth, hole)
+    one = metrics.perceptual_scores(network, network.embed(b[None]), truth, hole)
     assert one["diversity"] is None
     assert one["diversity_hole"] is None
 

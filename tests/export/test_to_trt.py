@@ -14,7 +14,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from export.graphs import DecoderGraph, EncoderGraph, graph_specs
-from export.onnx_files import check, half, to_onnx
+from export.onnx_files import check, half, to_onnx, without_identity_poolings
 from export.verify import Chain, hard_photos, latents, verify
 from picme_sdk.bundle import Bundle
 from picme_sdk.errors import BadBundle, ExportError
@@ -181,6 +181,31 @@ def test_onnx_equals_torch_for_the_whole_chain(checkpoint: Path, graphs: dict[st
     for a, b in zip(onnx_chain.decode(encoded, z), torch_chain.decode(torch_chain.encode(photos)[0], z), strict=True):
         assert a.shape == (5, 32, 32, 3)
         assert np.abs(a.astype(int) - b.astype(int)).max() <= 1
+
+
+def test_int8_goes_without_poolings_over_one_pixel_and_keeps_all_others() -> None:
+    def pooling(source: str, target: str, side: int, stride: int) -> onnx.NodeProto:
+        return onnx.helper.make_node("MaxPool", [source], [target], kernel_shape=[side] * 2, strides=[stride] * 2)
+
+    nodes = [
+        pooling("x", "a", 1, 1),
+        pooling("a", "b", 1, 1),
+        onnx.helper.make_node("Relu", ["b"], ["c"]),
+        pooling("c", "d", 2, 2),
+        pooling("d", "e", 1, 2),  # picks every other pixel
+        pooling("e", "y", 1, 1),  # gives the output its name
+    ]
+    ends = [onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, [1, 2, s, s]) for name, s in (("x", 8), ("y", 2))]  # fmt: skip
+    graph = onnx.helper.make_graph(nodes, "g", ends[:1], ends[1:])
+    model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 20)], ir_version=10)
+    bare = without_identity_poolings(model)
+    assert [(n.op_type, list(n.input), list(n.output)) for n in bare.graph.node] == [
+        ("Relu", ["x"], ["c"]), ("MaxPool", ["c"], ["d"]), ("MaxPool", ["d"], ["e"]), ("MaxPool", ["e"], ["y"]),
+    ]  # fmt: skip
+    assert len(model.graph.node) == 6, "the original is not touched"
+    x = np.random.default_rng(0).standard_normal((1, 2, 8, 8), np.float32)
+    before, after = (onnxruntime.InferenceSession(m.SerializeToString()).run(None, {"x": x})[0] for m in (model, bare))
+    assert np.array_equal(before, after)
 
 
 def test_int8_is_kept_only_if_it_passes(checkpoint: Path, faces: Path, tmp_path: Path) -> None:

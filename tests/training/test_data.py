@@ -1,4 +1,5 @@
 import logging
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +19,7 @@ from training.data import (
     find_preset,
     jittered,
     random_crop,
+    spread,
 )
 from training.masks import MaskSource
 
@@ -205,3 +207,11 @@ def test_drawn_faces_repeat_and_smile_as_often_as_stated() -> None:
         red = pixels[..., 0] - pixels[..., 1]
         smiles += red[22, 15:17].mean() > red[20, 15:17].mean()
     assert abs(smiles / 200 - SMILE) < 0.1
+
+
+@pytest.mark.parametrize("count", [1, 2, 7, 40, 200])
+def test_spread_visits_each_once_and_neighbours_far_apart(count: int) -> None:
+    order = spread(count)
+    assert sorted(order) == list(range(count))
+    if count >= 40:
+        assert min(abs(a - b) for a, b in pairwise(order)) > count / 4

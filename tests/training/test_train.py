@@ -2,6 +2,8 @@
 
 import json
 import os
+import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -10,11 +12,13 @@ from pathlib import Path
 
 import pytest
 import torch
+from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
 from picme_sdk.errors import CheckpointError
 from tests.conftest import ROOT
-from training.checkpoint import load_weights
+from training.checkpoint import KEY, load_weights
+from training.config import RENAMED
 
 TRAIN = str(ROOT / "training" / "train.py")
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1"}
@@ -242,6 +246,28 @@ def test_a_new_run_may_start_from_other_weights(straight: Path, tiny: Path, face
         "decoder",
     }
     assert max(float((after[name] - before[name]).abs().max()) for name in fitting) < 0.01, "one step away"
+
+
+def test_a_run_of_an_earlier_version_is_resumed(straight: Path, tiny: Path, faces: Path, tmp_path: Path) -> None:
+    """With the names that configurations and state files had then, training continues bit by bit as with the present ones."""
+    runs = [Path(shutil.copytree(straight, tmp_path / name)) for name in ("now", "then")]
+    state = runs[1] / "last.state.safetensors"
+    with safe_open(state, "pt") as file:
+        note = json.loads(file.metadata()[KEY])
+    for old, new in RENAMED.items():
+        (*source, old_key), (*target, new_key) = old.split("."), new.split(".")
+        table = note["config"][target[0]] if target else note["config"]
+        (note["config"][source[0]] if source else note["config"])[old_key] = table.pop(new_key)
+    del note["config"]["decode_mix"]
+    tensors = {re.sub(r"^(adam\.)?discriminator\.", r"\1judge.", name): t for name, t in load_file(state).items()}
+    assert sum(name.startswith(("judge.", "adam.judge.")) for name in tensors) > 10
+    save_file(tensors, state, {KEY: json.dumps(note)})
+    for run in runs:
+        done = train(tiny, faces, run, "--steps", "25", "--resume")
+        assert done.returncode == 0, done.stderr
+    assert "keys of an earlier version" in done.stderr
+    assert "the configuration changed" not in done.stderr
+    assert same(runs[0] / "last.state.safetensors", state)
 
 
 def test_resuming_with_another_network_is_refused(straight: Path, tiny: Path, faces: Path, tmp_path: Path) -> None:
