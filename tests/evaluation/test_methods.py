@@ -65,7 +65,7 @@ def test_a_callable_takes_part(case: Case, tmp_path: Path, monkeypatch: pytest.M
 @pytest.mark.parametrize("pictures", [[], [np.zeros((8, 8, 3), np.uint8)], [np.zeros((32, 32, 3))], [[1, 2]]])
 def test_results_of_another_form_are_refused(case: Case, pictures: list) -> None:
     with pytest.raises(BadArgument, match="correct the method"):
-        Method("bad", {}, lambda case, n: made).results(case, 1)
+        Method("bad", {}, lambda case, n: pictures).results(case, 1)
 
 
 @pytest.mark.parametrize(
