@@ -27,7 +27,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from picme_sdk import manifest
-from training.model import SLOPE, Picme, PixelPath, pull_push
+from training.layers import SLOPE, pull_push
+from training.model import Picme, PixelPath
 
 
 class EncoderGraph(nn.Module):

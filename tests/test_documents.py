@@ -44,3 +44,12 @@ def test_every_page_is_in_the_index() -> None:
     index = (ROOT / "docs" / "README.md").read_text()
     pages = [page.relative_to(ROOT / "docs").as_posix() for page in tracked("docs/*.md") if page.name != "README.md"]
     assert not [page for page in pages if f"({page})" not in index]
+
+
+@pytest.mark.parametrize("folder", ["training", "evaluation", "export"])
+def test_the_tree_of_the_design_is_the_tree(folder: str) -> None:
+    """docs/design.md lists the modules of each folder; what is said about them follows after several spaces."""
+    text = (ROOT / "docs" / "design.md").read_text()
+    (block,) = re.findall(rf"^    {folder}/ +(.*(?:\n {{17}}\S.*)*)", text, re.MULTILINE)
+    listed = [name for line in block.splitlines() for name in re.split(r" {3,}", line.strip())[0].split()]
+    assert sorted(listed) == sorted(path.stem for path in (ROOT / folder).glob("*.py") if path.stem != "__init__")

@@ -52,7 +52,7 @@ class Phase:
     """One stretch of progressive training."""
 
     size: int  # side of the pictures, pixels
-    images: int  # images seen in this phase; the last phase continues until the run is stopped
+    images: int  # length of the phase; the last one continues until the run is stopped
     batch: int  # images per step, over all processes together
     learning_rate: float = 1e-4
 

@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from training.backbone import CHANNELS, Backbone
-from training.model import SLOPE, Pyramid, start_at_zero
+from training.layers import SLOPE, Pyramid, start_at_zero
 
 PATCH = 2
 # Channels by side of the grid, so that the discriminator of a larger picture contains that of a smaller one.

@@ -15,7 +15,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from training.model import Gaussian, Mixture
+from training.layers import Gaussian
+from training.model import Mixture
 
 
 def gaussian_kl(q: Gaussian, p: Gaussian) -> Tensor:

@@ -10,7 +10,8 @@ from torch import Tensor, nn
 from training import losses
 from training.config import DecodeMix, LossWeights
 from training.discriminator import Discriminator
-from training.model import Gaussian, Mixture, Picme
+from training.layers import Gaussian
+from training.model import Mixture, Picme
 
 PENALTY_EVERY = 8  # steps; the penalty costs a second backward pass and changes slowly
 

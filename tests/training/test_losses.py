@@ -8,7 +8,8 @@ from training import losses
 from training.backbone import Backbone
 from training.config import DecodeMix, LossWeights
 from training.discriminator import BackboneDiscriminator, Discriminator, PyramidDiscriminator
-from training.model import Gaussian, Mixture, Picme, PicmeConfig
+from training.layers import Gaussian
+from training.model import Mixture, Picme, PicmeConfig
 from training.step import DiscriminatorStep, Draws, GeneratorStep, categorical, chosen_primitive
 
 TINY = PicmeConfig(image_size=32, widths=(8, 12), encoder_blocks=(1, 1), decoder_blocks=(1, 1), code=12, latent=8, primitives=3)  # fmt: skip

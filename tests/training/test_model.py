@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from tests.conftest import ROOT
 from training.config import DecodeMix, load
 from training.discriminator import PyramidDiscriminator
-from training.model import Picme, PicmeConfig, cost, grow, pull_push
+from training.model import Picme, PicmeConfig, cost, grow
 
 CONFIGS = sorted((ROOT / "training" / "configs").glob("*.toml"))
 SMALL = PicmeConfig(image_size=64, widths=(8, 12, 16), encoder_blocks=(1, 1, 1), decoder_blocks=(1, 1, 1), code=16, latent=8, primitives=3)  # fmt: skip
@@ -100,19 +100,6 @@ def test_the_pixel_path_is_there_at_the_full_size_only() -> None:
     assert Picme(RICH.at(32)).pixel_path is None
     image, mask = scene(64)
     assert Picme(RICH).encode(image, mask).skips[-1].shape == (2, 48, 16, 16)
-
-
-def test_holes_are_filled_from_their_surroundings() -> None:
-    """A picture that is red on the left and blue on the right, with a hole over each half's middle."""
-    colours = torch.zeros(1, 3, 16, 16)
-    colours[:, 0, :, :8], colours[:, 2, :, 8:] = 1, 1
-    seen = torch.ones(1, 1, 16, 16)
-    seen[..., 4:12, 2:6] = seen[..., 4:12, 10:14] = 0
-    filled = pull_push(colours * seen, seen)
-    assert (filled[0, 0, 6:10, 3:5] > 0.8).all()
-    assert (filled[0, 2, 6:10, 11:13] > 0.8).all()
-    torch.testing.assert_close(filled * seen, colours * seen, atol=0.06, rtol=0)
-    assert torch.isfinite(pull_push(colours * 0, seen * 0)).all()
 
 
 def test_a_sketch_is_what_the_coarsest_stage_paints() -> None:
