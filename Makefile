@@ -20,7 +20,7 @@ demo: .venv/.cpu
 cpp:
 	sh cpp_bindings/build.sh
 
-# All fuzzers, 60 seconds in all; docs/fuzzing.md has the longer runs.
+# All fuzzers, 60 seconds in all; docs/develop/fuzzing.md has the longer runs.
 fuzz: .venv/.fuzz
 	sh cpp_bindings/build.sh fuzz
 	$(BIN)/python -m fuzz.run --seconds 60

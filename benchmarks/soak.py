@@ -32,7 +32,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-sys.path[0] = str(Path(__file__).resolve().parents[1])
+if not __package__:  # run as a file: the checkout is the import root, not this folder
+    sys.path[0] = str(Path(__file__).resolve().parents[1])
 
 import numpy as np
 from PIL import Image

@@ -1,1 +1,1 @@
-"""Export of a training checkpoint: three ONNX graphs, their FP16 twins, TensorRT engines, one verified bundle."""
+"""Export of a training checkpoint: three ONNX graphs, their FP16 versions, TensorRT engines, one verified bundle."""

@@ -1,4 +1,4 @@
-"""Feeds for INT8 calibration: real photos through the float32 graphs, as the runtime would run them."""
+"""Inputs for INT8 calibration: real photos through the float32 graphs, as the runtime would run them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from training.data import Pictures, find_images
 from training.masks import MaskSource
 
 PHOTOS = 48
-RESULTS = 2  # latents a photo; enough to see the decoder's range without hours of calibration
+RESULTS = 2  # latents per photo; enough to cover the decoder's range without hours of calibration
 
 
 def calibration_feeds(graphs: dict[str, onnx.ModelProto], folder: Path, size: int) -> dict[str, list[Feed]]:

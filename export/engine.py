@@ -1,7 +1,7 @@
 """ONNX -> TensorRT engines, with `tensorrt` 10 and 11 or with `tensorrt_rtx`, which builds ahead of time without a GPU.
 
-Networks are always strongly typed: the precision is in the ONNX file. Engines are pure plans that polygraphy and trtexec can load; what
-they are is in the manifest.
+Networks are always strongly typed: the ONNX file determines the precision. Engines are plain serialised plans that polygraphy and trtexec can
+load; the manifest describes them.
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 
-from export.onnx_files import ExportError
 from picme_sdk.backends.cuda import nvidia_capability
+from picme_sdk.errors import ExportError
 
 INSTALL = {"tensorrt": "pip install 'picme-sdk[tensorrt]'", "rtx": "pip install tensorrt-rtx"}
 MODULES = {"tensorrt": "tensorrt", "rtx": "tensorrt_rtx"}
-PORTABLE = "ampere+"  # every card since Ampere: what an RTX engine is for when no target is named
+PORTABLE = "ampere+"  # the target of an RTX engine by default: every card since Ampere
 
 
 @dataclass(frozen=True)
 class Engine:
-    """A built plan and what the manifest says of it."""
+    """A built plan and what the manifest says about it."""
 
     data: bytes
     builder: str
@@ -48,10 +48,12 @@ def choose(wanted: str) -> str | None:
             return "tensorrt"
         return "rtx" if "rtx" in have else None
     if not importlib.util.find_spec(MODULES[wanted]):
-        raise ExportError(f"--builder {wanted} | expected the module {MODULES[wanted]} | {INSTALL[wanted]}")
+        raise ExportError(f"--builder {wanted}", f"the module {MODULES[wanted]}", INSTALL[wanted])
     if wanted == "tensorrt" and not gpu_target():
         raise ExportError(
-            "--builder tensorrt without a GPU | expected a driver and a card | use --builder rtx, or build there"
+            "--builder tensorrt without a GPU",
+            "a driver and a card",
+            "use --builder rtx, or build on a machine with one",
         )
     return wanted
 
@@ -69,7 +71,7 @@ class Builder:
             here = gpu_target()
             if any(target != here for target in targets):
                 raise ExportError(
-                    f"--target {','.join(targets)} | expected {here}, the card here | TensorRT builds for its own card"
+                    f"--target {','.join(targets)}", f"{here}, the card here", "TensorRT builds for the card it runs on"
                 )
             self.target = here or ""
         else:
@@ -81,7 +83,7 @@ class Builder:
         value = getattr(self.trt.ComputeCapability, target.upper().replace("_", ""), None)
         if value is None:
             known = sorted(n for n in dir(self.trt.ComputeCapability) if n.startswith("SM") and n[2:].isdigit())
-            raise ExportError(f"--target {target} | expected sm_NN among {known} | choose one of them")
+            raise ExportError(f"--target {target}", f"sm_NN among {known}", "choose one of them")
         return value
 
     def build(self, graph: str, model: bytes, latent: int, max_batch: int) -> Engine:
@@ -92,9 +94,7 @@ class Builder:
         network = builder.create_network(0 if strongly_typed is None else 1 << int(strongly_typed))
         parser = trt.OnnxParser(network, self.logger)
         if not parser.parse(model):
-            raise ExportError(
-                f"{graph}: {_parser_errors(parser)} | expected operators that {self.name} knows | report this"
-            )
+            raise ExportError(f"{graph}: {_parser_errors(parser)}", f"operators that {self.name} knows", "report this")
         config = builder.create_builder_config()
         config.progress_monitor = _monitor(trt, lambda text: self.say(f"{graph}: {text}"))
         profile = (1, 1, 1)
@@ -110,7 +110,7 @@ class Builder:
         plan = builder.build_serialized_network(network, config)
         if plan is None:
             raise ExportError(
-                f"{graph}: {self.logger.last or 'no reason given'} | expected an engine | see --builder, --target"
+                f"{graph}: {self.logger.last or 'no reason given'}", "an engine", "see --builder and --target"
             )
         return Engine(bytes(plan), self.name, self.version, self.target, profile)
 
@@ -122,7 +122,7 @@ def _parser_errors(parser: Any) -> str:
 
 def _logger(trt: ModuleType) -> Any:
     class Logger(trt.ILogger):  # type: ignore[misc, name-defined]
-        """Keeps the last error, says nothing."""
+        """Keeps the last error and prints nothing."""
 
         def __init__(self) -> None:
             trt.ILogger.__init__(self)
@@ -137,7 +137,7 @@ def _logger(trt: ModuleType) -> Any:
 
 def _monitor(trt: ModuleType, say: Callable[[str], None]) -> Any:
     class Monitor(trt.IProgressMonitor):  # type: ignore[misc, name-defined]
-        """Tells the phase, so that a build of minutes never looks like a hang."""
+        """Reports the phase, so that a build of several minutes does not look like a hang."""
 
         def __init__(self) -> None:
             trt.IProgressMonitor.__init__(self)
@@ -149,6 +149,6 @@ def _monitor(trt: ModuleType, say: Callable[[str], None]) -> Any:
             pass
 
         def step_complete(self, phase_name: str, step: int) -> bool:
-            return True  # go on
+            return True  # continue
 
     return Monitor()

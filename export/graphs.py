@@ -1,10 +1,10 @@
 """The three graphs as thin modules: bytes at the borders, the network inside. Names and shapes here are the contract.
 
     encoder   image    uint8    [1, s, s, 3]    RGB
-              mask     uint8    [1, s, s, 1]    128 or more = hole; what the image holds there is never looked at
-           -> context  float32  [1, c]          z_m
+              mask     uint8    [1, s, s, 1]    128 or more = hole; the image is never read there
+           -> context  float32  [1, c]          the code z_m, under its name in the bundle format
               skip_i   float    [1, w, g, g]    already projected for the decoder; i = 0 is the coarsest grid. With a pixel path one more:
-                                                [1, p, g * g, 3 * p], what it paints, by row of pixels in a patch
+                                                [1, p, g * g, 3 * p], its patches, by row of pixels in a patch
               finite   uint8    [1]             1 if every value of the other outputs is finite, so that no host must read them to know
     mixture   context  float32  [1, c]
            -> log_weights [1, k], means [1, k, d], log_scales [1, k, d], all float32
@@ -12,8 +12,8 @@
               skip_i   float    [1, w, g, g]
            -> image    uint8    [n, s, s, 3]    RGB, to be composited inside the hole
 
-`float` is float32, or float16 in the FP16 twins of encoder and decoder: only the skips change their type, so a host treats all
-precisions alike. The mixture is so small that it stays in float32. TensorRT takes uint8 only right at the border, so Cast is the first
+`float` is float32, or float16 in the FP16 versions of encoder and decoder: only the skips change their type, so a host treats all
+precisions alike. The mixture is so small that it stays in float32. TensorRT accepts uint8 only at inputs and outputs, so Cast is the first
 node after an input and the last before an output. There is no random operator in any graph.
 """
 
@@ -21,13 +21,15 @@ from __future__ import annotations
 
 import copy
 from dataclasses import dataclass
+from typing import cast
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from picme_sdk.bundle import manifest
-from training.model import SLOPE, Picme, PixelPath, pull_push
+from training.layers import SLOPE, pull_push
+from training.model import Picme, PixelPath
 
 MAX_SUM = 3e38  # just below the largest float32
 
@@ -35,25 +37,27 @@ MAX_SUM = 3e38  # just below the largest float32
 class EncoderGraph(nn.Module):
     """`Picme.encode` and the conversion from bytes, rearranged for speed; the numbers are the same.
 
-    Averaging the picture down for every grid took a fifth of the time in ONNX Runtime, whose pooling is slow on few channels. Here a
-    convolution makes cells of the averaged picture, half a patch a side and all in one place's channels, others halve the grid of these cells, and each
-    stem reads 2x2 cells where it read a patch of pixels. All of it is in the layout that convolutions are fast in. The scaling to -1..1 is folded into
-    what reads the bytes.
+    Averaging the picture down for every grid took a fifth of the time in ONNX Runtime, whose pooling is slow on few channels. Here one
+    convolution computes cells of the averaged picture, half a patch a side, with all values of a cell in the channels of one position. Further
+    convolutions halve the grid of cells, and each stem reads 2x2 cells instead of a patch of pixels. All of it stays in the memory layout of
+    convolutions. The scaling to -1..1 is folded into the convolutions that read the bytes.
     """
 
     def __init__(self, model: Picme) -> None:
         super().__init__()
         self.model = model
-        first, *others = model.encoder.stems.values()
+        first, *others = (cast(nn.Conv2d, stem) for stem in model.encoder.stems.values())
         half = model.config.patch // 2
         each_pixel = torch.eye(4 * half**2).reshape(-1, 4, half, half)
-        # Of 2x2 pixels each: a patch -> the cell it is averaged to.
+        # A patch of pixels -> the cell of 2x2-pixel averages.
         averages = F.interpolate(each_pixel, scale_factor=2.0) / 4
         none = torch.zeros(len(averages))
-        self.stem = _convolution(*_on_bytes(first.weight.data, first.bias.data), first)
+        self.stem = _convolution(*_on_bytes(first.weight.data, _bias(first).data), first)
         self.cells = _convolution(*_on_bytes(averages, none), first)
         self.halve = _convolution(_on_cells(averages), none, first)
-        self.stems = nn.ModuleList(_convolution(_on_cells(stem.weight.data), stem.bias.data, first) for stem in others)
+        self.stems = nn.ModuleList(
+            _convolution(_on_cells(stem.weight.data), _bias(stem).data, first) for stem in others
+        )
         self.pixels = None if model.pixel_path is None else PixelGraph(model.pixel_path)
 
     def forward(self, image: Tensor, mask: Tensor) -> tuple[Tensor, ...]:
@@ -77,8 +81,8 @@ class EncoderGraph(nn.Module):
 
 
 class PixelGraph(nn.Module):
-    """`PixelPath` on bytes: the hole is filled in the picture itself, and one convolution that steps by a patch reads three patches a side, so that
-    nothing is shuffled. What is painted comes in the order and scale that the decoder adds it in."""
+    """`PixelPath` on bytes: the hole is filled in the picture itself, and one convolution with a stride of a patch reads three patches a side, so
+    that no pixels are shuffled. Its output has the order and scale in which the decoder adds it."""
 
     def __init__(self, path: PixelPath) -> None:
         super().__init__()
@@ -86,16 +90,16 @@ class PixelGraph(nn.Module):
         wide, dtype = path.look.weight.shape[0], path.look.weight.dtype
         patches = path.look.weight.data.float().reshape(wide, 4, self.patch, self.patch, 3, 3)
         weight = patches.permute(0, 1, 4, 2, 5, 3).reshape(wide, 4, 3 * self.patch, 3 * self.patch)
-        # The guess fills the hole, so a colour is b / 127.5 - 1 everywhere but beyond the border, where it is 0: a fifth channel tells.
+        # The guess fills the hole, so a colour is b / 127.5 - 1 everywhere except in the padding, where it is 0: a fifth channel marks the inside.
         inside = -weight[:, :3].sum(1, keepdim=True)
         weight = torch.cat([weight[:, :3] / 127.5, weight[:, 3:] / 255, inside], 1)
         self.look = nn.Conv2d(5, wide, 3 * self.patch, self.patch, self.patch, dtype=dtype)
         self.look.weight.data.copy_(weight)
-        self.look.bias.data.copy_(path.look.bias.data)
+        _bias(self.look).data.copy_(_bias(path.look).data)
         order = _patch_order(self.patch, nested=False)
         self.paint = copy.deepcopy(path.paint)
         self.paint.weight.data.copy_(127.5 * path.paint.weight.data[order].float())
-        self.paint.bias.data.copy_(127.5 * path.paint.bias.data[order].float())
+        _bias(self.paint).data.copy_(127.5 * _bias(path.paint).data[order].float())
 
     def forward(self, picture: Tensor, features: list[Tensor]) -> Tensor:
         averages = F.avg_pool2d(picture, self.patch)
@@ -104,25 +108,32 @@ class PixelGraph(nn.Module):
         filled = picture[:, :3] + hole * F.interpolate(guess, scale_factor=float(self.patch))
         x = self.look(torch.cat([filled, picture[:, 3:], torch.ones_like(hole)], 1))
         x = self.path.block(F.leaky_relu(x + self.path.hint(features), SLOPE))
-        painted = self.paint(x)
+        painted: Tensor = self.paint(x)
         _, channels, grid, _ = painted.shape
         rows = painted.reshape(1, self.patch, channels // self.patch, grid * grid)
         return rows.permute(0, 1, 3, 2).contiguous()
 
 
 def _convolution(weight: Tensor, bias: Tensor, like: nn.Conv2d) -> nn.Conv2d:
-    """A convolution that steps by its whole kernel, in the precision of another."""
+    """A convolution whose stride is its kernel, in the precision of another."""
     outputs, inputs, kernel, _ = weight.shape
-    made = nn.Conv2d(inputs, outputs, kernel, stride=kernel, dtype=like.weight.dtype)
-    made.weight.data.copy_(weight)
-    made.bias.data.copy_(bias)
-    return made
+    convolution = nn.Conv2d(inputs, outputs, kernel, stride=kernel, dtype=like.weight.dtype)
+    convolution.weight.data.copy_(weight)
+    _bias(convolution).data.copy_(bias)
+    return convolution
+
+
+def _bias(layer: nn.Conv2d | nn.Linear) -> Tensor:
+    """The bias of a layer that has one."""
+    if layer.bias is None:
+        raise TypeError(f"{layer} has no bias")
+    return layer.bias
 
 
 def _on_bytes(weight: Tensor, bias: Tensor) -> tuple[Tensor, Tensor]:
-    """Weights for colours in -1..1, 0 in the hole, and the hole h -> weights for bytes b, 0 in the hole, and 255 h.
+    """Weights for colours in -1..1 (0 in the hole) and the mask h -> weights for bytes b (0 in the hole) and 255 h.
 
-    A colour is b / 127.5 - (1 - h). The hole is as large as the bytes, so that 8-bit integers can hold both.
+    A colour is b / 127.5 - (1 - h). The mask has the range of the bytes, so that 8-bit integers can hold both.
     """
     weight, bias = weight.float(), bias.float()
     colours, hole = weight[:, :3], weight[:, 3:]
@@ -138,6 +149,8 @@ def _on_cells(weight: Tensor) -> Tensor:
 
 
 class MixtureGraph(nn.Module):
+    """`Picme.mixture`."""
+
     def __init__(self, model: Picme) -> None:
         super().__init__()
         self.model = model
@@ -149,10 +162,10 @@ class MixtureGraph(nn.Module):
 class DecoderGraph(nn.Module):
     """`Picme.decode` and the conversion to bytes, rearranged for speed; the numbers are the same.
 
-    The network paints patches as channels. Turning them into pixels channel by channel moves single floats, which costs more than some
+    The network paints patches as channels. Rearranging them to pixels channel by channel moves single floats, which costs more than some
     convolutions. Here the weights are permuted so that patches are channels-last and whole runs of pixels move at once; the last patches are
-    made one row of pixels at a time, so that the rows only have to be interleaved. The scaling to 0..255 (with the half that makes truncation
-    round) is folded into the last weights. All that the latent says is found in one product.
+    computed one row of pixels at a time, so that the rows only have to be interleaved. The scaling to 0..255 (with the half that turns truncation
+    into rounding) is folded into the last weights. Everything that depends on the latent alone is computed in one matrix product.
     """
 
     def __init__(self, model: Picme) -> None:
@@ -164,26 +177,26 @@ class DecoderGraph(nn.Module):
             last = grid == grids[-1]
             scale, middle = (127.5, 127.5 + 0.5) if last else (1.0, 0.0)
             order = _patch_order(self.patch, nested=not last)
-            head = self.decoder.heads[grid]
+            head = cast(nn.Conv2d, self.decoder.heads[grid])
             weight = head.weight.data[order, :, 0, 0].float()
             if grid != grids[0]:  # head and lift in one product
-                lift = self.decoder.lifts[grid].weight.data[order].permute(0, 2, 3, 1).flatten(1)
+                lift = cast(nn.Conv2d, self.decoder.lifts[grid]).weight.data[order].permute(0, 2, 3, 1).flatten(1)
                 weight = torch.cat([weight, lift.float()], 1)
-            bias = scale * head.bias.data[order].float() + middle
+            bias = scale * _bias(head).data[order].float() + middle
             rows = self.patch if last else 1
             for row, (w, b) in enumerate(zip((scale * weight).chunk(rows), bias.chunk(rows), strict=True)):
                 self.register_buffer(f"weight_{grid}_{row}", w.to(self.dtype, copy=True))
                 self.register_buffer(f"bias_{grid}_{row}", b.to(self.dtype, copy=True))
             if self.dtype == torch.float32:
-                # The largest of one pixel is that pixel. But ONNX Runtime keeps what a pooling gives in the layout of its convolutions, and
-                # only so joins the residual sum and its activation to them. A GPU would run it for nothing.
-                self.decoder.stages[grid].insert(0, nn.MaxPool2d(1))
-        parts = [self.decoder.place, *self.decoder.films.values()]
-        nothing = self.decoder.steer(torch.zeros(1, parts[0].in_features, dtype=self.dtype))
-        self.sizes = [each.shape[1] for each in nothing]
+                # Max-pooling over one pixel changes nothing. But ONNX Runtime keeps the output of a pooling in the layout of its
+                # convolutions, and only then fuses the residual sum and its activation with them. On a GPU it would be wasted work.
+                cast(nn.Sequential, self.decoder.stages[grid]).insert(0, nn.MaxPool2d(1))
+        parts = [cast(nn.Linear, part) for part in (self.decoder.place, *self.decoder.films.values())]
+        at_zero = self.decoder.steer(torch.zeros(1, parts[0].in_features, dtype=self.dtype))
+        self.sizes = [each.shape[1] for each in at_zero]
         self.steering = nn.Linear(parts[0].in_features, sum(self.sizes), dtype=self.dtype)
         self.steering.weight.data = torch.cat([part.weight.data for part in parts])
-        self.steering.bias.data = torch.cat(nothing, 1)[0].detach()
+        self.steering.bias.data = torch.cat(at_zero, 1)[0].detach()
 
     def forward(self, z: Tensor, skips: list[Tensor]) -> Tensor:
         painted: Tensor | None = None
@@ -191,26 +204,26 @@ class DecoderGraph(nn.Module):
         skips, pixels = skips[:stages], skips[stages:]
         steering = self.steering(z.to(self.dtype)).split(self.sizes, 1)
         for grid, x in zip(self.decoder.grids, self.decoder.features(skips, steering), strict=True):
-            known = x.permute(0, 2, 3, 1)
+            values = x.permute(0, 2, 3, 1)
             if painted is not None:
-                known = torch.cat([known, _unfold(painted)], -1)
+                values = torch.cat([values, _unfold(painted)], -1)
             if grid != self.decoder.grids[-1]:
-                painted = self._product(known, grid, 0).reshape(-1, grid, grid, 3 * self.patch**2)
-        rows = [self._product(known, grid, row) for row in range(self.patch)]
+                painted = self._product(values, grid, 0).reshape(-1, grid, grid, 3 * self.patch**2)
+        rows = [self._product(values, grid, row) for row in range(self.patch)]
         if pixels:
             rows = [row.reshape(-1, grid * grid, 3 * self.patch) + pixels[0][:, i] for i, row in enumerate(rows)]
         rows = [row.reshape(-1, grid, 1, 3 * grid * self.patch) for row in rows]
         side = grid * self.patch
         return torch.cat(rows, 2).clamp(0, 255).reshape(-1, side, side, 3).to(torch.uint8)
 
-    def _product(self, known: Tensor, grid: int, row: int) -> Tensor:
+    def _product(self, values: Tensor, grid: int, row: int) -> Tensor:
         weight, bias = getattr(self, f"weight_{grid}_{row}"), getattr(self, f"bias_{grid}_{row}")
-        return F.linear(known.reshape(-1, known.shape[-1]), weight, bias)
+        return F.linear(values.reshape(-1, values.shape[-1]), weight, bias)
 
 
 def _patch_order(patch: int, nested: bool) -> Tensor:
     """Where each channel (row, column, colour) of a patch is in the network's order (colour, row, column). Nested: quarter by quarter,
-    because the next stage takes a patch apart into its quarters."""
+    because the next stage divides a patch into its quarters."""
     channels = torch.arange(3 * patch * patch).reshape(3, patch, patch)
     if not nested:
         return channels.permute(1, 2, 0).flatten()
@@ -249,10 +262,10 @@ def graph_specs(model: Picme) -> tuple[GraphSpec, ...]:
     size, k, d = config.image_size, config.primitives, config.latent
     image = manifest.Tensor("image", "uint8", (1, size, size, 3))
     mask = manifest.Tensor("mask", "uint8", (1, size, size, 1))
-    context = manifest.Tensor("context", "float32", (1, config.context))
+    context = manifest.Tensor("context", "float32", (1, config.code))
     grids = zip(config.grids[::-1], config.widths[::-1], strict=True)
     shapes = [(1, width, grid, grid) for grid, width in grids]
-    if config.pixel_width:
+    if config.pixel_path_width:
         shapes.append((1, config.patch, config.grids[0] ** 2, 3 * config.patch))
     skips = tuple(manifest.Tensor(f"skip_{i}", precise, shape) for i, shape in enumerate(shapes))
     z = manifest.Tensor("z", "float32", ("n", d))

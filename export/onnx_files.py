@@ -1,4 +1,4 @@
-"""Torch modules -> single-file ONNX graphs in float32, float16 and int8."""
+"""Torch modules -> ONNX graphs in float32, float16 and int8, each in one self-contained file."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ import torch
 
 from export.graphs import GraphSpec, graph_specs
 from picme_sdk.contract import GRAPHS
+from picme_sdk.errors import ExportError
 from training.model import Picme
 
 OPSET = 20
@@ -29,10 +30,6 @@ RANDOM = {
 }
 
 
-class ExportError(RuntimeError):
-    """An export step failed; the message says which and why."""
-
-
 def _convert(spec: GraphSpec, max_batch: int) -> onnx.ModelProto:
     example = spec.example()
     arguments: tuple[object, ...] = example
@@ -41,7 +38,7 @@ def _convert(spec: GraphSpec, max_batch: int) -> onnx.ModelProto:
         arguments = (example[0], list(example[1:]))
         shapes = {"z": {0: torch.export.Dim("n", min=1, max=max_batch)}, "skips": [None] * (len(example) - 1)}
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # the exporter warns of its own deprecations
+        warnings.simplefilter("ignore")  # the exporter warns about its own deprecations
         program = torch.onnx.export(
             spec.module,
             arguments,
@@ -53,11 +50,13 @@ def _convert(spec: GraphSpec, max_batch: int) -> onnx.ModelProto:
             output_names=[tensor.name for tensor in spec.outputs],
             dynamic_shapes=shapes,
         )
+    if program is None:
+        raise ExportError(f"{spec.name}: no graph", "an ONNX graph from torch.onnx.export", "report this")
     return program.model_proto
 
 
 def _name_batch(model: onnx.ModelProto) -> None:
-    """The exporter invents a name for the number of results; the contract calls it n."""
+    """The exporter generates a name for the number of results; the contract calls it n."""
     for value in (*model.graph.input, *model.graph.output, *model.graph.value_info):
         for size in value.type.tensor_type.shape.dim:
             if size.HasField("dim_param"):
@@ -65,7 +64,7 @@ def _name_batch(model: onnx.ModelProto) -> None:
 
 
 def _strip(model: onnx.ModelProto) -> None:
-    """Drop what the exporter tells about this machine: source lines, stack traces, intermediate shapes."""
+    """Remove what the exporter writes about this machine and its run: source lines, stack traces, intermediate shapes."""
     del model.graph.value_info[:]
     del model.metadata_props[:]
     model.graph.doc_string = ""
@@ -80,15 +79,15 @@ def _strip(model: onnx.ModelProto) -> None:
 
 
 def check(model: onnx.ModelProto, name: str) -> None:
-    """The promises of export/graphs.py that a graph must keep."""
+    """What export/graphs.py promises of every graph."""
     onnx.checker.check_model(model, full_check=True)
     operators = {node.op_type for node in model.graph.node}
     if operators & RANDOM:
         raise ExportError(
-            f"{name}: random operators {sorted(operators & RANDOM)} | expected none | noise belongs to the host"
+            f"{name}: random operators {sorted(operators & RANDOM)}", "none", "the host must draw the noise"
         )
     if any(tensor.data_location == onnx.TensorProto.EXTERNAL for tensor in model.graph.initializer):
-        raise ExportError(f"{name}: external data | expected one self-contained file | report this")
+        raise ExportError(f"{name}: external data", "one self-contained file", "report this")
 
 
 def to_onnx(model: Picme, max_batch: int, names: tuple[str, ...] = GRAPHS) -> dict[str, onnx.ModelProto]:
@@ -110,7 +109,7 @@ def half(model: Picme) -> Picme:
 
 
 class _Feeds:
-    """What onnxruntime's quantizer calls a calibration data reader."""
+    """The interface of ONNX Runtime's calibration data reader."""
 
     def __init__(self, feeds: list[dict[str, np.ndarray]]) -> None:
         self.rest: Iterator[dict[str, np.ndarray]] = iter(feeds)
@@ -119,26 +118,37 @@ class _Feeds:
         return next(self.rest, None)
 
 
-def _without_poolings(graph: onnx.ModelProto) -> onnx.ModelProto:
-    """A copy without the poolings of one pixel, which help float32 convolutions only (see DecoderGraph)."""
-    bare = onnx.ModelProto.FromString(graph.SerializeToString())
-    poolings = [node for node in bare.graph.node if node.op_type == "MaxPool"]
-    source = {node.output[0]: node.input[0] for node in poolings}
-    for node in poolings:
-        bare.graph.node.remove(node)
-    for node in bare.graph.node:
+def _is_identity_pooling(node: onnx.NodeProto) -> bool:
+    """Whether a node is a max-pooling over single pixels, without stride or padding."""
+    if node.op_type != "MaxPool" or len(node.output) != 1:
+        return False
+    attributes = {attribute.name: onnx.helper.get_attribute_value(attribute) for attribute in node.attribute}
+    strides, pads = attributes.get("strides", [1]), attributes.get("pads", [0])
+    return set(attributes["kernel_shape"]) == {1} and set(strides) == {1} and set(pads) == {0}
+
+
+def without_identity_poolings(graph: onnx.ModelProto) -> onnx.ModelProto:
+    """A copy without the poolings over one pixel, which speed up float32 convolutions only (see DecoderGraph). Other poolings stay."""
+    copied: onnx.ModelProto = onnx.ModelProto.FromString(graph.SerializeToString())
+    outputs = {value.name for value in copied.graph.output}
+    removed = [n for n in copied.graph.node if _is_identity_pooling(n) and n.output[0] not in outputs]
+    source: dict[str, str] = {}
+    for node in removed:  # in the order in which they run, so that chains resolve to their beginning
+        source[node.output[0]] = source.get(node.input[0], node.input[0])
+        copied.graph.node.remove(node)
+    for node in copied.graph.node:
         node.input[:] = [source.get(name, name) for name in node.input]
-    return bare
+    return copied
 
 
 def to_int8(graph: onnx.ModelProto, feeds: list[dict[str, np.ndarray]]) -> onnx.ModelProto:
-    """Static QDQ quantisation, weights by channel. Seven-bit weights, because AVX2 saturates when it adds eight-bit products."""
+    """Static QDQ quantisation with weights per channel. Weights have seven bits, because AVX2 saturates when it adds eight-bit products."""
     from onnxruntime import quantization as q
 
     with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
         warnings.simplefilter("ignore")
         source, prepared, target = (Path(folder) / name for name in ("float.onnx", "prepared.onnx", "int8.onnx"))
-        onnx.save(_without_poolings(graph), source)
+        onnx.save(without_identity_poolings(graph), source)
         logging.getLogger().addFilter(_quiet)
         try:
             q.shape_inference.quant_pre_process(source, prepared, skip_symbolic_shape=True)
@@ -158,10 +168,8 @@ def to_int8(graph: onnx.ModelProto, feeds: list[dict[str, np.ndarray]]) -> onnx.
         finally:
             logging.getLogger().removeFilter(_quiet)
         quantised = onnx.load(target)
-    used = {node.domain for node in quantised.graph.node}
-    kept = [
-        opset for opset in quantised.opset_import if opset.domain in used
-    ]  # the quantizer imports more than it uses
+    used = {node.domain for node in quantised.graph.node}  # the quantizer imports more than it uses
+    kept = [opset for opset in quantised.opset_import if opset.domain in used]
     del quantised.opset_import[:]
     quantised.opset_import.extend(kept)
     _strip(quantised)

@@ -1,4 +1,4 @@
-"""What an export tells: report.md, the summary on screen, and the polygraphy commands that benchmark the bundle."""
+"""What an export reports: report.md, the inputs for polygraphy, and the polygraphy commands that benchmark the bundle."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from picme_sdk.contract import GRAPHS
 
 
 def report(manifest: Manifest, seconds: dict[str, float]) -> str:
+    """report.md: files, gates and the time of each step."""
     lines = [f"# {manifest.name}", "", f"{manifest.made_by}", "", "| file | bytes |", "|---|---|"]
     lines += [f"| {entry.file} | {entry.bytes:,} |" for entry in manifest.listed()]
     lines += ["", "| graph | compared | measure | worst input | value | limit |", "|---|---|---|---|---|---|"]
@@ -29,7 +30,7 @@ def report(manifest: Manifest, seconds: dict[str, float]) -> str:
 
 
 def polygraphy_inputs(manifest: Manifest) -> dict[str, bytes]:
-    """One input file a graph in polygraphy's own format, so that --load-inputs fits names and types."""
+    """One input file per graph in polygraphy's own format, with the right names and types for --load-inputs."""
     random = np.random.default_rng(0)
     files = {}
     for graph in GRAPHS:

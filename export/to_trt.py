@@ -1,4 +1,4 @@
-"""Turn a training checkpoint into a verified bundle.
+"""Turn a training checkpoint into a verified bundle: the command.
 
     python export/to_trt.py --ckpt runs/pets/last.safetensors [--out DIR|FILE.picme] [--precision fp16|fp32]
         [--builder auto|tensorrt|rtx|none] [--target sm_86,sm_89] [--max-batch 16] [--int8 CALIBRATION_DIR] [--no-verify] [--force]
@@ -12,12 +12,14 @@ from __future__ import annotations
 import argparse
 import sys
 import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from shlex import quote
 
-sys.path[0] = str(Path(__file__).resolve().parents[1])  # run from anywhere; the script's own folder is no import root
+if not __package__:  # run as a file: the checkout is the import root, not this folder
+    sys.path[0] = str(Path(__file__).resolve().parents[1])
 
 import onnx
 import torch
@@ -27,7 +29,7 @@ from rich.markup import escape
 from export import engine as engines
 from export.calibrate import calibration_feeds
 from export.graphs import graph_specs
-from export.onnx_files import ExportError, half, to_int8, to_onnx
+from export.onnx_files import half, to_int8, to_onnx
 from export.report import polygraphy_commands, polygraphy_inputs, report
 from export.verify import verify
 from export.write import check_free, entry, write_bundle
@@ -36,11 +38,10 @@ from picme_sdk.bundle.bundle import Bundle
 from picme_sdk.bundle.manifest import Card, Check, EngineFile, GraphFile, Manifest, hash_of_graphs
 from picme_sdk.cli.terminal import standard_streams
 from picme_sdk.contract import BUNDLE_FORMAT, MAX_BATCH, MAX_KNOWS_LENGTH
-from picme_sdk.errors import PicmeError
-from training.checkpoint import CheckpointError, load_weights
-from training.data import DataError
+from picme_sdk.errors import ExportError, PicmeError
+from training.checkpoint import load_weights
 
-HEAVY = ("encoder", "decoder")  # the graphs that have twins in other precisions
+HEAVY = ("encoder", "decoder")  # the graphs that exist in other precisions, too
 SUFFIX = {"float32": "onnx", "float16": "fp16.onnx", "int8": "int8.onnx"}
 
 
@@ -51,9 +52,11 @@ class Export:
         self.options = options
         self.console = Console(stderr=True, soft_wrap=True, markup=False)
         self.seconds: dict[str, float] = {}
+        self.say: Callable[[str], None] = lambda text: None
 
     @contextmanager
-    def step(self, name: str):
+    def step(self, name: str) -> Iterator[None]:
+        """Time a step and show its status; `say` adds to the status line."""
         start = time.monotonic()
         with self.console.status(name) as status:
             self.say = lambda text: status.update(escape(f"{name}: {text}"))
@@ -73,9 +76,7 @@ class Export:
         if options.int8:
             with self.step("int8 ONNX"):
                 feeds = calibration_feeds(graphs["float32"], options.int8, model.config.image_size)
-                graphs["int8"] = {
-                    name: to_int8(graphs["float32"][name], feeds[name]) for name in ("encoder", "decoder")
-                }
+                graphs["int8"] = {name: to_int8(graphs["float32"][name], feeds[name]) for name in HEAVY}
         checks: list[Check] = []
         if options.verify:
             with self.step("verification"):
@@ -83,16 +84,14 @@ class Export:
             if refused:
                 self.console.print(f"int8 is left out: {refused}", style="yellow", highlight=False, soft_wrap=True)
         elif options.int8:
-            raise ExportError(
-                "--int8 with --no-verify | expected int8 to pass its quality gate | leave one of them out"
-            )
-        contents, listed = {}, []
-        tensors = {spec.name: spec for spec in specs} | {
-            (spec.name, "float16"): spec for spec in graph_specs(half(model))
-        }
+            raise ExportError("--int8 with --no-verify", "int8 to pass its quality gate", "leave one of them out")
+        contents: dict[str, bytes] = {}
+        listed: list[GraphFile] = []
+        tensors = {(spec.name, "float32"): spec for spec in specs}
+        tensors |= {(spec.name, "float16"): spec for spec in graph_specs(half(model))}
         for precision, protos in graphs.items():
             for name, proto in protos.items():
-                spec = tensors.get((name, precision), tensors[name])
+                spec = tensors.get((name, precision), tensors[name, "float32"])
                 data, file = proto.SerializeToString(deterministic=True), f"{name}.{SUFFIX[precision]}"
                 contents[file] = data
                 listed.append(
@@ -108,7 +107,7 @@ class Export:
         progress = note.get("progress", {})
         card = Card(
             training_data=options.data_note,
-            training=f"{progress.get('images', 0):,} images, {progress.get('seconds', 0) / 3600:.2f} hours, configuration {config.name}",
+            training=f"{progress.get('images', 0):,} images, {progress.get('seconds', 0) / 3600:.2f} hours in the last run, configuration {config.name}",
             metrics=str(note.get("numbers", ""))[:2000],
             limits=options.limits_note,
         )
@@ -125,30 +124,32 @@ class Export:
         bundle = Bundle(self.options.from_bundle)
         bundle.verify()
         manifest = bundle.manifest
-        return manifest, {e.file: bundle.read(e) for e in (*manifest.graphs, *manifest.engines)}
+        entries: list[GraphFile | EngineFile] = [*manifest.graphs, *manifest.engines]
+        return manifest, {entry.file: bundle.read(entry) for entry in entries}
 
     def add_engines(self, manifest: Manifest, contents: dict[str, bytes], builder_name: str) -> Manifest:
-        """Engines of the wanted precision; the small mixture has no FP16 twin and stays in float32."""
+        """Engines of the wanted precision; the mixture, which has no FP16 version, stays in float32."""
         targets = tuple(t for t in self.options.target.split(",") if t)
         builder = engines.Builder(builder_name, targets, lambda text: self.say(text))
         wanted = {"fp16": "float16", "fp32": "float32"}[self.options.precision]
         folder = (
             f"engines/{builder.name}-{builder.version.replace('+', '-')}-{builder.target.replace('+', '-').strip('-')}"
         )
-        made = []
+        built = []
         for name in ("encoder", "mixture", "decoder"):
             precision = wanted if any((g.graph, g.precision) == (name, wanted) for g in manifest.graphs) else "float32"
             source = manifest.graph(name, precision)
-            built = builder.build(name, contents[source.file], manifest.latent, manifest.max_batch)
+            engine = builder.build(name, contents[source.file], manifest.latent, manifest.max_batch)
             file = f"{folder}/{name}.engine"
-            contents[file] = built.data
-            facts = {name: getattr(built, name) for name in ("builder", "version", "target")}
-            graph = {"graph": name, "precision": precision, "inputs": source.inputs, "outputs": source.outputs}
-            made.append(
-                EngineFile(**graph, **entry(file, built.data), **facts, source=source.sha256, profiles=(built.profile,))
-            )
-        kept = [e for e in manifest.engines if e.file not in {m.file for m in made}]
-        return replace(manifest, engines=(*kept, *made))
+            contents[file] = engine.data
+            built.append(
+                EngineFile(
+                    graph=name, precision=precision, **entry(file, engine.data), inputs=source.inputs, outputs=source.outputs,
+                    builder=engine.builder, version=engine.version, target=engine.target, profiles=(engine.profile,), source=source.sha256,
+                )
+            )  # fmt: skip
+        kept = [e for e in manifest.engines if e.file not in {new.file for new in built}]
+        return replace(manifest, engines=(*kept, *built))
 
     def run(self) -> None:
         options = self.options
@@ -183,7 +184,7 @@ def arguments(argv: list[str] | None = None) -> argparse.Namespace:
     source.add_argument(
         "--ckpt", type=Path, help="checkpoint of training/train.py (.safetensors, or .pt of plain tensors)"
     )
-    source.add_argument("--from-bundle", type=Path, help="take the graphs of this bundle and build engines only")
+    source.add_argument("--from-bundle", type=Path, help="use the graphs of this bundle and build engines only")
     parser.add_argument(
         "--out", type=Path, help="folder, or FILE.picme; default: beside the checkpoint, named after it"
     )
@@ -195,9 +196,9 @@ def arguments(argv: list[str] | None = None) -> argparse.Namespace:
     )
     parser.add_argument("--builder", choices=("auto", "tensorrt", "rtx", "none"), default="auto")
     parser.add_argument(
-        "--target", default="", help="compute capabilities for rtx, such as sm_86,sm_89; default: all since Ampere"
+        "--target", default="", help="compute capabilities for rtx, such as sm_86,sm_89 (all since Ampere)"
     )
-    parser.add_argument("--max-batch", type=int, default=16, help="most results in one decoder call (16)")
+    parser.add_argument("--max-batch", type=int, default=16, help="largest number of results in one decoder call (16)")
     parser.add_argument(
         "--int8", type=Path, metavar="CALIBRATION_DIR", help="also quantise for CPUs, calibrated on these pictures"
     )
@@ -206,7 +207,7 @@ def arguments(argv: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--knows", default="", help="what the model is for, in one line for people")
     parser.add_argument("--licence", default="unspecified", help="of the weights, for the manifest")
     parser.add_argument("--data-note", default="", help="training data and attribution, for the model card")
-    parser.add_argument("--limits-note", default="", help="what the model is bad at, for the model card")
+    parser.add_argument("--limits-note", default="", help="known weaknesses of the model, for the model card")
     options = parser.parse_args(argv)
     if not 1 <= options.max_batch <= MAX_BATCH:
         parser.error(f"--max-batch {options.max_batch} | expected 1 to {MAX_BATCH} | choose another")
@@ -226,7 +227,7 @@ def main() -> int:
     try:
         with standard_streams():
             Export(options).run()
-    except (ExportError, CheckpointError, DataError, PicmeError, OSError) as error:
+    except (PicmeError, OSError) as error:
         Console(stderr=True, soft_wrap=True).print(f"error: {error}", style="red", highlight=False, markup=False)
         return 2
     except KeyboardInterrupt:

@@ -1,7 +1,7 @@
 """The gates between a checkpoint and a bundle: torch against float32 ONNX, float32 against FP16 and INT8.
 
-Each precision runs as users run it, encoder into decoder, on inputs that break half-precision exports: noise, white, flat grey, black, and
-a photo; at batch 1 and at the largest. Polygraphy runs the graphs and collects the results.
+Each precision runs as users run it, from encoder to decoder, on inputs that tend to break half-precision exports: noise, white, flat grey, black
+and a photo, with a batch of 1 and with the largest. Polygraphy runs the graphs and collects the results.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from polygraphy.comparator import Comparator
 from polygraphy.logger import G_LOGGER
 
 from export.graphs import GraphSpec
-from export.onnx_files import ExportError
 from picme_sdk.bundle.manifest import Check
+from picme_sdk.errors import ExportError
 
 IMAGE_LIMIT = 1 / 255
 MIXTURE_LIMIT = 1e-4
@@ -85,11 +85,11 @@ def hard_photos(size: int) -> dict[str, tuple[np.ndarray, np.ndarray]]:
 
 
 def latents(mixture: Feed, count: int) -> np.ndarray:
-    """`count` samples that visit all primitives in turn, float32 [count, d]."""
+    """`count` samples of all primitives in turn, float32 [count, d]."""
     means, scales = mixture["means"][0], np.exp(mixture["log_scales"][0])
     noise = np.random.default_rng(1).standard_normal((count, means.shape[1]), np.float32)
     which = np.arange(count) % len(means)
-    return (means[which] + scales[which] * noise).astype(np.float32)
+    return np.asarray(means[which] + scales[which] * noise, np.float32)
 
 
 class Chain:
@@ -129,7 +129,7 @@ def _require_finite(name: str, precision: str, labels: list[str], results: list[
         for tensor, value in result.items():
             if not np.isfinite(value.astype(np.float32)).all():
                 raise ExportError(
-                    f"{name} in {precision}, input {label}: {tensor} is not finite | expected finite numbers | gate failed"
+                    f"{name} in {precision}, input {label}: {tensor} is not finite", "finite numbers", "gate failed"
                 )
 
 
@@ -137,8 +137,9 @@ def _gate(check: Check, passed: bool) -> Check:
     if not passed:
         relation = "at least" if check.measure == "psnr_db" else "at most"
         raise ExportError(
-            f"{check.graph} ({check.compared}), input {check.input}: {check.measure} {check.value:.6g}"
-            f" | expected {relation} {check.limit:.6g} | gate failed, no bundle was written"
+            f"{check.graph} ({check.compared}), input {check.input}: {check.measure} {check.value:.6g}",
+            f"{relation} {check.limit:.6g}",
+            "gate failed, no bundle was written",
         )
     return check
 
@@ -146,9 +147,9 @@ def _gate(check: Check, passed: bool) -> Check:
 def verify(
     specs: tuple[GraphSpec, ...], graphs: dict[str, dict[str, onnx.ModelProto]], max_batch: int
 ) -> tuple[list[Check], str]:
-    """Run every gate on {precision: {graph: model}}; the measured numbers, or `ExportError` at the first that fails.
+    """Run every gate on {precision: {graph: model}}. Returns the measured numbers; the first gate that fails raises `ExportError`.
 
-    INT8 that misses its gate is removed from `graphs` instead, and the text says why: it is an extra, not a promise.
+    INT8 is optional: if it fails its gate, it is removed from `graphs` instead, and the returned text says why.
     """
     photos = hard_photos(int(specs[0].inputs[0].shape[1]))
     labels, masks = list(photos), [mask for _, mask in photos.values()]
@@ -206,7 +207,7 @@ def _verify_precision(
     mixture: list[Feed],
     decoded: dict[int, list[np.ndarray]],
 ) -> list[Check]:
-    """The picture that a user gets from this precision, against float32 for the same latents."""
+    """The pictures of this precision against those of float32, for the same latents."""
     encoded, own_mixture = chain.encode(photos)
     _require_finite("encoder", precision, labels, encoded)
     _require_finite("mixture", precision, labels, own_mixture)

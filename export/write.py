@@ -1,4 +1,4 @@
-"""Writing a bundle: all files into a temporary folder beside the target, then one rename. A bundle exists whole or not at all."""
+"""Writing a bundle: all files go to a temporary folder beside the target, then one rename. A bundle exists whole or not at all."""
 
 from __future__ import annotations
 
@@ -11,17 +11,24 @@ import tempfile
 import zipfile
 from dataclasses import replace
 from pathlib import Path
+from typing import TypedDict
 
-from export.onnx_files import ExportError
 from picme_sdk.bundle.bundle import Bundle
 from picme_sdk.bundle.manifest import File, Manifest, manifest_bytes
 from picme_sdk.contract import MANIFEST
+from picme_sdk.errors import ExportError
 
 AT_FDCWD, RENAME_NOREPLACE, RENAME_EXCHANGE = -100, 1, 2  # of Linux's renameat2
 
 
-def entry(name: str, data: bytes) -> dict[str, str | int]:
-    """file, sha256 and bytes, as every manifest entry has them."""
+class Entry(TypedDict):
+    file: str
+    sha256: str
+    bytes: int
+
+
+def entry(name: str, data: bytes) -> Entry:
+    """The fields file, sha256 and bytes of a manifest entry."""
     return {"file": name, "sha256": hashlib.sha256(data).hexdigest(), "bytes": len(data)}
 
 
@@ -31,29 +38,29 @@ def write_bundle(
     """Write `contents` (named in the manifest already) and `extras` (added to it) as a folder, or as one file if `out` ends in .picme."""
     check_free(out, force)
     out.parent.mkdir(parents=True, exist_ok=True)
-    listed = tuple(File(**entry(name, data)) for name, data in sorted(extras.items()))  # type: ignore[arg-type]
+    listed = tuple(File(**entry(name, data)) for name, data in sorted(extras.items()))
     sealed = manifest_bytes(replace(manifest, files=listed))
     everything = {MANIFEST: sealed, **contents, **extras}
-    workshop = Path(tempfile.mkdtemp(prefix=f".{out.name}.", dir=out.parent))
+    folder = Path(tempfile.mkdtemp(prefix=f".{out.name}.", dir=out.parent))
     try:
-        made = workshop / "made"
-        _write_zip(made, everything) if out.suffix == ".picme" else _write_folder(made, everything)
-        Bundle(made).verify()  # what was written is what will be loaded
-        _put(made, out, force)
+        new = folder / "new"
+        _write_zip(new, everything) if out.suffix == ".picme" else _write_folder(new, everything)
+        Bundle(new).verify()  # what was written is what will be loaded
+        _put(new, out, force)
     finally:
-        shutil.rmtree(workshop, ignore_errors=True)
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def check_free(out: Path, force: bool) -> None:
-    """Refuse early, before minutes of work, to overwrite something."""
+    """Refuse to overwrite something early, before minutes of work."""
     if out.exists() and not force:
         raise _exists(out)
     if out.exists() and not _is_bundle(out):
-        raise ExportError(f"{out} is no bundle | expected a bundle to replace | choose another --out")
+        raise ExportError(f"{out} is not a bundle", "a bundle to replace", "choose another --out")
 
 
 def _exists(out: Path) -> ExportError:
-    return ExportError(f"{out} exists | expected a new name | choose another --out, or --force to replace it")
+    return ExportError(f"{out} exists", "a new name", "choose another --out, or --force to replace it")
 
 
 def _is_bundle(path: Path) -> bool:
@@ -81,30 +88,30 @@ def _write_zip(path: Path, everything: dict[str, bytes]) -> None:
         os.fsync(file.fileno())
 
 
-def _put(made: Path, out: Path, force: bool) -> None:
-    """Move into place in one step: a killed exporter leaves the old bundle or the new one, and no other exporter's is overwritten."""
+def _put(new: Path, out: Path, force: bool) -> None:
+    """Move into place in one step: a killed exporter leaves the old bundle or the new one, and never overwrites that of another exporter."""
     replaces = force and out.exists()
-    fault = _renameat2(made, out, RENAME_EXCHANGE if replaces else RENAME_NOREPLACE)
-    if fault in (errno.ENOSYS, errno.EINVAL):  # not with this system or disk
-        _put_in_steps(made, out, replaces)
+    fault = _renameat2(new, out, RENAME_EXCHANGE if replaces else RENAME_NOREPLACE)
+    if fault in (errno.ENOSYS, errno.EINVAL):  # this system or file system has no such rename
+        _put_in_steps(new, out, replaces)
     elif fault == errno.EEXIST:
         raise _exists(out)
     elif fault:
         raise OSError(fault, os.strerror(fault), str(out))
 
 
-def _put_in_steps(made: Path, out: Path, replaces: bool) -> None:
-    """Files replace each other; an old folder steps aside, and comes back if the new one can't take its place."""
-    if replaces and made.is_file() and out.is_file():
-        made.replace(out)
+def _put_in_steps(new: Path, out: Path, replaces: bool) -> None:
+    """A file replaces a file. An old folder is renamed first, and restored if the new one can't take its place."""
+    if replaces and new.is_file() and out.is_file():
+        new.replace(out)
         return
-    aside = made.with_name("old")
+    aside = new.with_name("old")
     if replaces:
         out.rename(aside)
     try:
         if out.exists():
             raise _exists(out)
-        made.rename(out)
+        new.rename(out)
     except BaseException:
         if replaces and not out.exists():
             aside.rename(out)
@@ -112,7 +119,7 @@ def _put_in_steps(made: Path, out: Path, replaces: bool) -> None:
 
 
 def _renameat2(source: Path, target: Path, flag: int) -> int:
-    """Linux's rename with a condition, in one step; Python has none. Returns 0 or the error number."""
+    """Linux's conditional rename, which Python does not offer. Returns 0 or the error number."""
     rename = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
     if rename is None:
         return errno.ENOSYS

@@ -1,7 +1,7 @@
 """All targets one after the other, an equal share of the time each: `python -m fuzz.run --seconds 60`, which is `make fuzz`.
 
 What the fuzzers learn is kept in build/fuzz/corpus and used by the next run; inputs that fail are written to build/fuzz/findings, and the exit
-code is 1. See docs/fuzzing.md for what to do with them.
+code is 1. See docs/develop/fuzzing.md for what to do with them.
 """
 
 from __future__ import annotations

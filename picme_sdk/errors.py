@@ -62,8 +62,28 @@ class FileExists(PicmeError):
     """An output exists already; nothing was written."""
 
 
+class BadConfig(PicmeError, ValueError):
+    """A training configuration has a value that can't be trained with."""
+
+
+class DataError(PicmeError, ValueError):
+    """The pictures to train or evaluate with can't be used as given."""
+
+
+class CheckpointError(PicmeError, ValueError):
+    """A training checkpoint can't be used or written."""
+
+
+class BackboneMissing(PicmeError, ValueError):
+    """The weights of the discriminator's frozen network are not installed."""
+
+
+class NotFiniteError(PicmeError, RuntimeError):
+    """The loss of a training step is not a finite number."""
+
+
 class ExportError(PicmeError, RuntimeError):
-    """A model can't be exported, or its export did not pass a gate; nothing was written."""
+    """A step of the export failed; nothing was written."""
 
 
 def describe(error: Exception) -> str:

@@ -35,7 +35,7 @@ def bundle_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def faces(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder of 40 drawn faces, 32 pixels a side."""
-    from training.drawn import write_faces
+    from evaluation.faces import write_faces
 
     folder = tmp_path_factory.mktemp("faces")
     write_faces(folder, 40, 32)

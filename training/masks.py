@@ -1,7 +1,7 @@
 """Training masks: a registry of the holes that users draw, and of those that the paper and PIC evaluate with.
 
-A mask is a uint8 array [s, s], 1 = hole. Every kind is a function (size, random generator) -> mask and a pure function of its
-generator, so a seed repeats it. Lengths are given in pixels of a picture of 256 and scale with the size.
+A mask is a uint8 array [s, s], 1 = hole. Every kind is a function (size, random generator) -> mask without other state, so a seed
+reproduces it. Lengths are in pixels of a 256-pixel picture and scale with the size.
 """
 
 from __future__ import annotations
@@ -10,13 +10,18 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 from numpy.random import Generator
 from PIL import Image, ImageDraw, ImageFilter, ImageFont
 
+from picme_sdk.errors import BadConfig
 from picme_sdk.pixels.photo import open_image
 from training.config import MaskMix
 
 LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789 .,:/&@-"
+
+
+Mask = npt.NDArray[np.uint8]
 
 
 def canvas(size: int) -> tuple[Image.Image, ImageDraw.ImageDraw]:
@@ -24,18 +29,18 @@ def canvas(size: int) -> tuple[Image.Image, ImageDraw.ImageDraw]:
     return picture, ImageDraw.Draw(picture)
 
 
-def pixels(picture: Image.Image) -> np.ndarray:
+def pixels(picture: Image.Image) -> Mask:
     return np.asarray(picture, np.uint8).copy()
 
 
-def center(size: int, random: Generator | None = None) -> np.ndarray:
+def center(size: int, random: Generator | None = None) -> Mask:
     """The middle square, half the side: the paper's centre mask."""
     mask = np.zeros((size, size), np.uint8)
     mask[size // 4 : size - size // 4, size // 4 : size - size // 4] = 1
     return mask
 
 
-def rectangles(size: int, random: Generator) -> np.ndarray:
+def rectangles(size: int, random: Generator) -> Mask:
     """One to five rectangles, each side an eighth to a half of the picture's."""
     mask = np.zeros((size, size), np.uint8)
     for _ in range(random.integers(1, 6)):
@@ -45,7 +50,7 @@ def rectangles(size: int, random: Generator) -> np.ndarray:
     return mask
 
 
-def _lines_and_dots(size: int, random: Generator, length: float, radius: tuple[float, float]) -> np.ndarray:
+def _lines_and_dots(size: int, random: Generator, length: float, radius: tuple[float, float]) -> Mask:
     """16 to 64 marks: 60 % lines of 4 to 20 pixels, 20 % circles, 20 % ellipses."""
     picture, draw = canvas(size)
     for _ in range(random.integers(16, 65)):
@@ -61,21 +66,23 @@ def _lines_and_dots(size: int, random: Generator, length: float, radius: tuple[f
     return pixels(picture)
 
 
-def strokes(size: int, random: Generator) -> np.ndarray:
+def strokes(size: int, random: Generator) -> Mask:
     """Short strokes and dots all over; about a fifth of the picture."""
     return _lines_and_dots(size, random, 1 / 3, (2, 12))
 
 
-def pic_random(size: int, random: Generator) -> np.ndarray:
+def pic_random(size: int, random: Generator) -> Mask:
     """PIC's random masks, for the paper's tables: the same marks, but lines run from point to point; about half of the picture."""
     return _lines_and_dots(size, random, 1.0, (4, 20))
 
 
-def _outline(size: int, random: Generator, area: float, place: tuple[float, float] | None = None) -> np.ndarray:
+def _outline(
+    size: int, random: Generator, area: float, place: tuple[float, float] | None = None
+) -> npt.NDArray[np.float64]:
     """A closed outline [n, 2] of about `area` (a share of the picture): a smooth blob, or a polygon of 3 to 9 corners.
 
-    An object of a photo is neither a circle nor a star: the radius varies by a few low frequencies, the whole is stretched up to 2.5
-    times and turned. It lies inside the picture as far as its size allows, unless `place` says where its middle is.
+    Objects in photos are neither circles nor stars: the radius varies by a few low frequencies, and the outline is stretched up to 2.5
+    times and rotated. It lies inside the picture as far as its size allows, unless `place` gives its centre.
     """
     if random.uniform() < 0.65:
         angles = np.linspace(0, 2 * np.pi, 72, endpoint=False)
@@ -95,14 +102,12 @@ def _outline(size: int, random: Generator, area: float, place: tuple[float, floa
     points = (points - points.mean(0)) * np.sqrt(area / max(covered, 1e-6)) * size
     if place is None:
         low, high = -points.min(0), size - points.max(0)
-        middle = random.uniform(np.minimum(low, high), np.maximum(low, high))
-    else:
-        middle = np.array(place)
-    return points + middle
+        place = tuple(random.uniform(np.minimum(low, high), np.maximum(low, high)))
+    return np.asarray(points + np.array(place))
 
 
-def _object_like(size: int, random: Generator, area: float, place: tuple[float, float] | None = None) -> np.ndarray:
-    """One outline filled, and grown or shrunk by up to 6 pixels: nobody draws exactly around an object."""
+def _object_like(size: int, random: Generator, area: float, place: tuple[float, float] | None = None) -> Mask:
+    """One filled outline, in half of the cases grown or shrunk by up to 6 pixels: nobody draws exactly around an object."""
     picture, draw = canvas(size)
     draw.polygon([tuple(point) for point in _outline(size, random, area, place).tolist()], fill=1)
     by = round(float(random.uniform(-6, 6)) * size / 256)
@@ -113,19 +118,19 @@ def _object_like(size: int, random: Generator, area: float, place: tuple[float, 
     return pixels(picture)
 
 
-def blob(size: int, random: Generator) -> np.ndarray:
-    """Something that a user wants removed: one blob or polygon of 3 to 35 % of the picture."""
+def blob(size: int, random: Generator) -> Mask:
+    """An object that a user wants removed: one blob or polygon of 3 to 35 % of the picture."""
     return _object_like(size, random, float(np.exp(random.uniform(np.log(0.03), np.log(0.35)))))
 
 
-def several(size: int, random: Generator) -> np.ndarray:
-    """Two to five smaller things."""
+def several(size: int, random: Generator) -> Mask:
+    """Two to five smaller objects."""
     masks = [_object_like(size, random, float(random.uniform(0.004, 0.06))) for _ in range(random.integers(2, 6))]
-    return np.max(masks, axis=0)
+    return np.asarray(np.max(masks, axis=0), np.uint8)
 
 
-def border(size: int, random: Generator) -> np.ndarray:
-    """A hole that leaves the picture: a thing cut by the frame, or a strip along one side."""
+def border(size: int, random: Generator) -> Mask:
+    """A hole at the edge: an object cut by the frame, or a strip along one side."""
     if random.uniform() < 0.7:
         along = float(random.uniform(0, size))
         inside = float(random.uniform(-0.1, 0.15)) * size
@@ -138,7 +143,7 @@ def border(size: int, random: Generator) -> np.ndarray:
 
 
 def _path(size: int, random: Generator, step: float, bend: float, steps: int) -> list[tuple[float, float]]:
-    """A freehand path: its direction drifts, and it turns back at the picture's edges."""
+    """A freehand path: its direction drifts, and it turns back at the edges of the picture."""
     x, y = (float(v) for v in random.uniform(0.1 * size, 0.9 * size, 2))
     direction, drift = float(random.uniform(0, 2 * np.pi)), 0.0
     points = [(x, y)]
@@ -153,8 +158,8 @@ def _path(size: int, random: Generator, step: float, bend: float, steps: int) ->
     return points
 
 
-def scribble(size: int, random: Generator) -> np.ndarray:
-    """One to four thick freehand strokes, 8 to 36 pixels, as with a brush."""
+def scribble(size: int, random: Generator) -> Mask:
+    """One to four thick freehand brush strokes, 8 to 36 pixels wide."""
     picture, draw = canvas(size)
     for _ in range(random.integers(1, 5)):
         thick = max(1, round(float(random.uniform(8, 36)) * size / 256))
@@ -165,8 +170,8 @@ def scribble(size: int, random: Generator) -> np.ndarray:
     return pixels(picture)
 
 
-def wires(size: int, random: Generator) -> np.ndarray:
-    """One to six long thin lines, 1 to 7 pixels: wires across the picture, scratches and hairs."""
+def wires(size: int, random: Generator) -> Mask:
+    """One to six long thin lines, 1 to 7 pixels wide: wires across the picture, scratches and hairs."""
     picture, draw = canvas(size)
     for _ in range(random.integers(1, 7)):
         thick = max(1, round(float(random.uniform(1, 7)) * size / 256))
@@ -183,7 +188,7 @@ def wires(size: int, random: Generator) -> np.ndarray:
     return pixels(picture)
 
 
-def text(size: int, random: Generator) -> np.ndarray:
+def text(size: int, random: Generator) -> Mask:
     """One to five lines of letters, 12 to 60 pixels high: watermarks, captions and dates."""
     picture, draw = canvas(size)
     for _ in range(random.integers(1, 6)):
@@ -198,7 +203,7 @@ def text(size: int, random: Generator) -> np.ndarray:
     return pixels(picture)
 
 
-Kind = Callable[[int, Generator], np.ndarray]
+Kind = Callable[[int, Generator], Mask]
 KINDS: dict[str, Kind] = {
     "center": center,
     "rectangles": rectangles,
@@ -211,7 +216,7 @@ KINDS: dict[str, Kind] = {
     "wires": wires,
     "text": text,
 }
-MAX_HOLE = 0.85  # of the picture; a mask beyond it, or an empty one, is drawn again
+MAX_HOLE = 0.85  # share of the picture; a larger or an empty mask is drawn again
 
 
 class MaskSource:
@@ -222,28 +227,26 @@ class MaskSource:
         self.kinds: dict[str, Kind] = {**KINDS, "folder": self._from_folder}
         weights = np.array([getattr(mix, kind) for kind in self.kinds], float)
         if not (np.isfinite(weights).all() and (weights >= 0).all() and weights.sum() > 0):
-            raise ValueError(
-                f"mask weights {weights.tolist()} | expected none negative and one positive | correct [masks]"
-            )
+            raise BadConfig(f"mask weights {weights.tolist()}", "none negative, one positive", "correct [masks]")
         if mix.folder > 0 and not files:
-            raise ValueError("masks.folder has weight but no folder | expected a folder of masks | give --masks DIR")
+            raise BadConfig("masks.folder without a folder", "a folder of masks", "give --masks DIR")
         self.weights = weights / weights.sum()
         self.files = files
 
-    def draw(self, random: Generator) -> np.ndarray:
-        """The next mask: never empty, never more than `MAX_HOLE` of the picture (masks from a folder are taken as they are)."""
+    def draw(self, random: Generator) -> Mask:
+        """The next mask: never empty, never more than `MAX_HOLE` of the picture (masks from a folder are used as they are)."""
         kind = list(self.kinds)[int(np.searchsorted(np.cumsum(self.weights)[:-1], random.uniform(), "right"))]
         mask = self.kinds[kind](self.size, random)
         while kind != "folder" and not 0 < mask.mean() <= MAX_HOLE:
             mask = self.kinds[kind](self.size, random)
         return mask
 
-    def _from_folder(self, size: int, random: Generator) -> np.ndarray:
-        file = self.files[random.integers(len(self.files))]
+    def _from_folder(self, size: int, random: Generator) -> Mask:
+        file = self.files[int(random.integers(len(self.files)))]
         light = open_image(file, "mask").convert("L").resize((size, size), Image.Resampling.BOX)
         return (np.asarray(light) >= 128).astype(np.uint8)
 
 
-def hole_ratios(source: MaskSource, count: int = 200, seed: int = 0) -> np.ndarray:
-    """Hole area of `count` masks, as shares of the picture: what the training log reports."""
+def hole_ratios(source: MaskSource, count: int = 200, seed: int = 0) -> npt.NDArray[np.float64]:
+    """Area of `count` holes as shares of the picture, for the training log."""
     return np.array([source.draw(np.random.default_rng([seed, i])).mean() for i in range(count)])

@@ -8,27 +8,28 @@ import torch
 from torch import Tensor, nn
 
 from training import losses
-from training.config import LossWeights
-from training.discriminator import Judge
-from training.model import Gaussian, Mixture, Picme
+from training.config import DecodeMix, LossWeights
+from training.discriminator import Discriminator
+from training.layers import Gaussian
+from training.model import Mixture, Picme
 
-SLOPE_EVERY = 8  # steps: the penalty costs a second backward pass and changes slowly
+PENALTY_EVERY = 8  # steps; the penalty costs a second backward pass and changes slowly
 
 
 @dataclass(frozen=True)
 class Draws:
-    """All randomness of a step, for the whole batch: a pure function of (seed, images seen)."""
+    """All random numbers of a step, for the whole batch: a pure function of (seed, images so far)."""
 
-    code: Tensor  # [b, context] normal, for z_m
+    code: Tensor  # [b, code] normal, for z_m
     posterior: Tensor  # [b, d] normal, for z_c
     prior: Tensor  # [b, d] normal, for the mixture's sample
-    kind: Tensor  # [b] uniform: winner's mean, sample of a drawn primitive or of the winner
+    kind: Tensor  # [b] uniform: what is decoded, by the shares of `DecodeMix`
     primitive: Tensor  # [b] uniform: which primitive is drawn
 
     @classmethod
-    def of(cls, seed: int, images: int, batch: int, context: int, latent: int) -> Draws:
+    def of(cls, seed: int, images: int, batch: int, code: int, latent: int) -> Draws:
         generator = torch.Generator().manual_seed(seed * 1_000_003 + images)
-        normal = [torch.randn(batch, size, generator=generator) for size in (context, latent, latent)]
+        normal = [torch.randn(batch, size, generator=generator) for size in (code, latent, latent)]
         return cls(*normal, *torch.rand(2, batch, generator=generator))
 
     def part(self, keep: slice) -> Draws:
@@ -45,57 +46,62 @@ def pick(mixture: Mixture, primitive: Tensor, noise: Tensor) -> Tensor:
 
 
 def categorical(log_weights: Tensor, uniform: Tensor) -> Tensor:
-    """i ~ Categorical(alpha) by inverting the cumulative weights."""
+    """i ~ Categorical(alpha), by inverting the cumulative weights at `uniform` [b]."""
     edges = log_weights.detach().exp().cumsum(1)
     return (uniform[:, None] * edges[:, -1:] >= edges).sum(1).clamp_max(log_weights.shape[1] - 1)
 
 
-def chosen_primitive(log_weights: Tensor, best: Tensor, draws: Draws, w: LossWeights) -> Tensor:
-    """Which primitive each row decodes, by the shares in `w`: the best one, one drawn by weight, or any."""
-    any_of_them = (draws.primitive * log_weights.shape[1]).long()
-    choices = torch.stack([best, categorical(log_weights, draws.primitive), any_of_them, best])
-    shares = torch.tensor([w.means, w.categorical, w.even], device=best.device)
+def chosen_primitive(log_weights: Tensor, best: Tensor, draws: Draws, mix: DecodeMix) -> Tensor:
+    """The primitive that each row decodes: the best one, one drawn by weight, or one drawn uniformly."""
+    uniform = (draws.primitive * log_weights.shape[1]).long()
+    choices = torch.stack([best, categorical(log_weights, draws.primitive), uniform, best])
+    shares = torch.tensor([mix.winner_mean, mix.by_weight, mix.uniform], device=best.device)
     rows = torch.arange(len(best), device=best.device)
     return choices[torch.bucketize(draws.kind, shares.cumsum(0), right=True), rows]
 
 
 @dataclass(frozen=True)
 class GeneratorResult:
-    """The loss to minimise, its named parts, the best primitives, and what the discriminator saw of the truth, the
-    reconstruction and the sample, one after the other in a batch (nothing where no loss asks for it). Only the loss has a gradient."""
+    """The loss to minimise, its named parts, the best primitives, and the discriminator's inputs for the truth, the
+    reconstruction and the sample, concatenated along the batch (empty where no loss needs them). Only the loss has a gradient."""
 
     total: Tensor
     parts: dict[str, Tensor]
     best: Tensor
-    seen: list[Tensor]
+    inputs: list[Tensor]
 
 
 class GeneratorStep(nn.Module):
     """Encode both parts, compare mixture and posterior, decode both latents, add up the losses."""
 
-    def __init__(self, model: Picme, weights: LossWeights, bfloat16: bool = False) -> None:
+    def __init__(
+        self, model: Picme, weights: LossWeights, mix: DecodeMix | None = None, bfloat16: bool = False
+    ) -> None:
         super().__init__()
-        self.model, self.weights, self.bfloat16 = model, weights, bfloat16
+        self.model, self.weights, self.mix, self.use_bfloat16 = model, weights, mix or DecodeMix(), bfloat16
 
     def _half(self, image: Tensor) -> torch.autocast:
-        return torch.autocast(image.device.type, torch.bfloat16, enabled=self.bfloat16)
+        return torch.autocast(image.device.type, torch.bfloat16, enabled=self.use_bfloat16)
 
-    def forward(self, image: Tensor, mask: Tensor, draws: Draws, judge: Judge, images_seen: int) -> GeneratorResult:
-        w, model = self.weights, self.model
+    def forward(
+        self, image: Tensor, mask: Tensor, draws: Draws, discriminator: Discriminator, images: int
+    ) -> GeneratorResult:
+        """`images` is how many the run has trained on before this step."""
+        w, mix, model = self.weights, self.mix, self.model
         image_m = image * (1 - mask)
         with self._half(image):
             code, skips = model.visible(image_m, mask)
             target = model.posterior(image * mask, mask)
-        # Distances between Gaussians and losses are always taken in full precision.
+        # Losses and distances between Gaussians are always computed in float32.
         code, target = Gaussian(*(x.float() for x in code)), Gaussian(*(x.float() for x in target))
         mixture = model.mixture(code.mean)
 
-        kl = losses.primitive_kl(mixture, losses.with_slower_gradient(target, w.posterior))
-        best = losses.best_primitive(kl, mixture.log_weights, w.balance)
-        share = w.warm_share * max(0.0, 1 - images_seen / w.warm_images)
+        kl = losses.primitive_kl(mixture, losses.with_gradient_share(target, w.posterior_gradient))
+        best = losses.best_primitive(kl, mixture.log_weights, w.win_handicap)
+        share = w.warm_share * max(0.0, 1 - images / w.warm_images)
 
-        is_mean = (draws.kind < w.means).float()
-        primitive = chosen_primitive(mixture.log_weights, best, draws, w)
+        is_mean = (draws.kind < mix.winner_mean).float()
+        primitive = chosen_primitive(mixture.log_weights, best, draws, mix)
         z_sampled = pick(mixture, primitive, draws.prior * (1 - is_mean)[:, None])
         z_rebuilt = target.mean + target.log_scale.exp() * draws.posterior
         with self._half(image):
@@ -103,71 +109,79 @@ class GeneratorStep(nn.Module):
         visible = model.visible_decoder(code.mean + code.log_scale.exp() * draws.code)
 
         parts = {
-            "reconstruction": losses.reconstruction_loss(rebuilt, sampled, image, mask, w.hole),
-            # Equation 4 as it stands: alpha is how often a primitive is the nearest, whatever `balance` makes of it.
+            "reconstruction": losses.reconstruction_loss(rebuilt, sampled, image, mask, w.hole_weight),
+            # Equation 4 as printed: alpha is the frequency with which a primitive is the nearest, without the handicap.
             "frequency": losses.frequency_loss(mixture.log_weights, losses.best_primitive(kl)),
             "back_max": losses.back_max_loss(kl, best, share),
-            "elbo": losses.elbo_loss(visible, image_m, code, w.visible_noise),
+            "elbo": losses.elbo_loss(visible, image_m, code, w.elbo_noise),
         }
-        if w.choice or w.visibility:
+        if w.best_sketch or w.mean_spacing:
             k = mixture.means.shape[1]
             with self._half(image):
                 coarse = [skips[0].repeat_interleave(k, 0)]
-                sketches = model.decoder.sketch(coarse, mixture.means.flatten(0, 1)).float().unflatten(0, (-1, k))
-            parts["choice"] = losses.choice_loss(sketches, image, mask, share)
-            parts["visibility"] = losses.visibility_loss(mixture.means, sketches, mask, w.visible_unit)
+                sketches = model.decoder.sketch(coarse, mixture.means.flatten(0, 1)).float()
+            sketches = sketches.reshape(-1, k, *sketches.shape[1:])
+            parts["best_sketch"] = losses.best_sketch_loss(sketches, image, mask, share)
+            parts["mean_spacing"] = losses.mean_spacing_loss(mixture.means, sketches, mask, w.spacing_unit)
         if w.winner:
             parts["winner"] = losses.winner_loss(sampled, image, mask, is_mean)
-        seen: list[Tensor] = []
-        if w.adversarial or w.features or w.gist:
-            judged, seen = self._judged(judge, image, mask, rebuilt, sampled, is_mean)
-            parts |= judged
+        inputs: list[Tensor] = []
+        if w.adversarial or w.features or w.sample_layout:
+            more, inputs = self._discriminated(discriminator, image, mask, rebuilt, sampled, is_mean)
+            parts |= more
         total = torch.stack([getattr(w, name) * value for name, value in parts.items()]).sum()
         with torch.no_grad():
             parts["kl"] = kl.gather(1, best[:, None]).mean()
             parts["hole_l1"] = ((rebuilt - image).abs() * mask).sum() / (3 * mask.sum()).clamp_min(1)
         detached = {name: value.detach() for name, value in parts.items()}
-        return GeneratorResult(total, detached, best, seen)
+        return GeneratorResult(total, detached, best, inputs)
 
-    def _judged(
-        self, judge: Judge, image: Tensor, mask: Tensor, rebuilt: Tensor, sampled: Tensor, is_mean: Tensor
+    def _discriminated(
+        self,
+        discriminator: Discriminator,
+        image: Tensor,
+        mask: Tensor,
+        rebuilt: Tensor,
+        sampled: Tensor,
+        is_mean: Tensor,
     ) -> tuple[dict[str, Tensor], list[Tensor]]:
-        """The losses that need the discriminator, and what it saw. It sees what a user sees: the fill inside the hole of the given photo."""
+        """The losses that need the discriminator, and its inputs. It gets what a user gets: the photo with the fill inside the hole."""
         w = self.weights
         with torch.no_grad():
-            seen_real = judge.look(image, mask)
-            score_real, features_real = judge(seen_real, mask)
-        fakes = torch.cat([image * (1 - mask) + made * mask for made in (rebuilt, sampled)])
+            inputs_real = discriminator.inputs(image, mask)
+            score_real, features_real = discriminator(inputs_real, mask)
+        fakes = torch.cat([image * (1 - mask) + fill * mask for fill in (rebuilt, sampled)])
         twice = torch.cat([mask, mask])
-        seen = judge.look(fakes, twice)
-        scores, features = judge(seen, twice)
+        inputs = discriminator.inputs(fakes, twice)
+        scores, features = discriminator(inputs, twice)
         score_rebuilt, score_sampled = scores.chunk(2)
         features_rebuilt, features_sampled = zip(*(feature.chunk(2) for feature in features), strict=True)
-        parts = {"adversarial": losses.adversarial_loss(score_rebuilt, score_sampled, score_real, judge.weights(mask))}
+        weights = discriminator.weights(mask)
+        parts = {"adversarial": losses.adversarial_loss(score_rebuilt, score_sampled, score_real, weights)}
         if w.features:
             parts["features"] = losses.feature_loss(features_rebuilt, features_real) + losses.feature_loss(
                 features_sampled, features_real, is_mean
             )
-        if w.gist:
+        if w.sample_layout:
             fake, real = losses.coarsest(features_sampled), losses.coarsest(features_real)
-            parts["gist"] = losses.feature_loss(fake, real, 1 - is_mean)
-        return parts, [torch.cat([real, fake.detach()]) for real, fake in zip(seen_real, seen, strict=True)]
+            parts["sample_layout"] = losses.feature_loss(fake, real, 1 - is_mean)
+        return parts, [torch.cat([real, fake.detach()]) for real, fake in zip(inputs_real, inputs, strict=True)]
 
 
 class DiscriminatorStep(nn.Module):
-    """The discriminator's loss on what it saw in the generator's step."""
+    """The discriminator's loss on the inputs that the generator's step computed."""
 
-    def __init__(self, judge: Judge, slope: float) -> None:
+    def __init__(self, discriminator: Discriminator, penalty: float) -> None:
         super().__init__()
-        self.judge, self.slope = judge, slope
+        self.discriminator, self.penalty = discriminator, penalty
 
-    def forward(self, seen: list[Tensor], mask: Tensor, step: int) -> Tensor:
-        weights = self.judge.weights(mask)
-        penalised = self.slope > 0 and step % SLOPE_EVERY == 0
-        seen = [each.detach().requires_grad_(penalised) for each in seen]
-        scores, _ = self.judge(seen, torch.cat([mask, mask, mask]))
-        real, *fakes = scores.chunk(3)
-        loss = losses.discriminator_loss(real, *fakes, weights)
+    def forward(self, inputs: list[Tensor], mask: Tensor, step: int) -> Tensor:
+        weights = self.discriminator.weights(mask)
+        penalised = self.penalty > 0 and step % PENALTY_EVERY == 0
+        inputs = [each.detach().requires_grad_(penalised) for each in inputs]
+        scores, _ = self.discriminator(inputs, torch.cat([mask, mask, mask]))
+        real, rebuilt, sampled = scores.chunk(3)
+        loss = losses.discriminator_loss(real, rebuilt, sampled, weights)
         if penalised:
-            loss = loss + SLOPE_EVERY * self.slope * losses.slope_penalty(real, seen, weights)
+            loss = loss + PENALTY_EVERY * self.penalty * losses.gradient_penalty(real, inputs, weights)
         return loss

@@ -1,12 +1,12 @@
-"""Train PICME.
+"""Train PICME: the command.
 
     python training/train.py --config training/configs/pets256.toml --data DIR --out runs/pets
-        [--preset NAME] [--valid DIR] [--masks DIR] [--init CHECKPOINT [--anew PART ...]] [--minutes N | --steps N] [--save-minutes 5] [--resume]
+        [--preset NAME] [--valid DIR] [--masks DIR] [--init CHECKPOINT] [--minutes N | --steps N] [--save-minutes 5] [--resume]
     torchrun --nproc-per-node 2 training/train.py ...         the same run on several processes
 
-Writes to OUT: last.* and best.* (see training/checkpoint.py), metrics.jsonl, sheets/IMAGES.png. Ctrl-C or SIGTERM saves and leaves;
-`--resume` continues bit-equally on a CPU, and starts the run where there is none yet. The size of the pictures grows by the
-phases of the configuration.
+Writes to OUT: last.* and best.* (see training/checkpoint.py), metrics.jsonl, sheets/IMAGES.png. Ctrl-C or SIGTERM saves and exits;
+`--resume` continues, bit for bit as an uninterrupted run on a CPU, and starts the run if OUT has none yet. The phases of the configuration
+set the size of the pictures. Exit codes: 0 done, 1 a loss was not finite, 2 bad input.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ import signal
 import sys
 from pathlib import Path
 
-sys.path[0] = str(Path(__file__).resolve().parents[1])  # run from anywhere; the script's own folder is no import root
+if not __package__:  # run as a file: the checkout is the import root, not this folder
+    sys.path[0] = str(Path(__file__).resolve().parents[1])
 
 import torch.distributed as dist
 from rich.console import Console
@@ -26,39 +27,38 @@ from rich.logging import RichHandler
 from rich.progress import BarColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.progress import Progress as Bar
 
-from picme_sdk.errors import PicmeError
-from training.checkpoint import CheckpointError
+from picme_sdk.errors import NotFiniteError, PicmeError
 from training.config import load
-from training.data import DataError
-from training.run import NotFiniteError, Run
+from training.loop import Run
 
 log = logging.getLogger("training")
 
 
 def arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description="train PICME", epilog="docs/training.md explains the configuration")
+    parser = argparse.ArgumentParser(
+        description="train PICME", epilog="docs/train/training.md explains the configuration"
+    )
     parser.add_argument("--config", type=Path, required=True, help="a TOML file of training/configs")
     parser.add_argument(
         "--data",
         nargs="+",
         required=True,
         metavar="WHERE",
-        help="folders of pictures (recursive) or lists of files; WHERE*3 counts three times",
+        help="folders of pictures (recursive) or lists of files; WHERE*3 repeats each picture three times",
     )
-    parser.add_argument("--preset", help="layout of a known data set below --data (and --valid), see training/data.py")
+    parser.add_argument(
+        "--preset", help="layout of a known data set below --data (and --valid); docs/train/training.md lists them"
+    )
     parser.add_argument("--valid", type=Path, help="held-out pictures for numbers and sheets")
     parser.add_argument("--masks", type=Path, help="folder of masks, light = hole, for masks.folder")
     parser.add_argument("--out", type=Path, required=True, help="folder of the run")
-    parser.add_argument("--init", type=Path, help="begin a new run with the weights of this checkpoint")
-    parser.add_argument(
-        "--anew", nargs="+", default=[], metavar="PART", help="parts that --init leaves at random, such as mixture_head"
-    )
+    parser.add_argument("--init", type=Path, help="start a new run from the weights of this checkpoint")
     length = parser.add_mutually_exclusive_group()
-    length.add_argument("--minutes", type=float, help="train this long now")
+    length.add_argument("--minutes", type=float, help="train for this long")
     length.add_argument("--steps", type=int, help="train until this step of the run")
     parser.add_argument("--save-minutes", type=float, default=5, help="minutes between checkpoints (5)")
     parser.add_argument("--log-steps", type=int, default=50, help="steps between lines of metrics.jsonl (50)")
-    parser.add_argument("--resume", action="store_true", help="continue the run in OUT, if there is one")
+    parser.add_argument("--resume", action="store_true", help="resume the run in OUT, or start it")
     options = parser.parse_args()
     if options.log_steps < 1 or not all(
         0 <= minutes < float("inf") for minutes in (options.minutes or 0, options.save_minutes)
@@ -86,7 +86,7 @@ def main() -> int:
         columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn(), TimeRemainingColumn())
         with Bar(*columns, console=console, disable=quiet or not terminal) as bar:
             run.train(bar)
-    except (DataError, CheckpointError, NotFiniteError, PicmeError, ValueError, OSError) as error:
+    except (PicmeError, OSError) as error:
         log.error("%s", error)
         return 1 if isinstance(error, NotFiniteError) else 2
     finally:

@@ -45,7 +45,7 @@
  *     version is 0), fills in the defaults of fields that they lack, and never reads or writes beyond the given size. It refuses structs
  *     of newer headers.
  *   - The elements of an array lie as far apart as the size of its first element says; all elements have the same size.
- *   - docs/compatibility.md says what stays, and for how long.
+ *   - docs/use/compatibility.md says what stays, and for how long.
  */
 #ifndef PICME_H
 #define PICME_H

@@ -1,5 +1,5 @@
 // Reads picme.json in formats 1 and 2. The key set of each is closed: an unknown, missing or repeated key, a value of another type or a path
-// that leaves the bundle is refused. The patterns of docs/bundle.md are implemented as small matchers.
+// that leaves the bundle is refused. The patterns of docs/deploy/bundle.md are implemented as small matchers.
 #include "manifest.hpp"
 
 #include "contract.hpp"
@@ -109,7 +109,7 @@ public:
         const auto length = std::count_if(value.text.begin(), value.text.end(), [](char c) { return (c & 0xC0) != 0x80; });
         if (value.kind != Value::Text || length > max_length || value.text.find('\0') != std::string::npos)
             throw bad(name(key), "a text of at most " + std::to_string(max_length) + " characters");
-        if (!fits(value.text)) throw bad(name(key) + " is '" + value.text.substr(0, 60) + "'", "the form that docs/bundle.md gives");
+        if (!fits(value.text)) throw bad(name(key) + " is '" + value.text.substr(0, 60) + "'", "the form that docs/deploy/bundle.md gives");
         return value.text;
     }
 
@@ -133,7 +133,7 @@ public:
 
     static double number(const Value &value, const std::string &name, double low, double high) {
         if ((value.kind != Value::Integer && value.kind != Value::Number) || !(value.number >= low && value.number <= high))
-            throw bad(name, "a finite number in the range that docs/bundle.md gives");
+            throw bad(name, "a finite number in the range that docs/deploy/bundle.md gives");
         return value.number;
     }
 

@@ -1,4 +1,4 @@
-// picme.json, the manifest of a bundle. docs/bundle.md is the normative description; the Python counterpart is picme_sdk/bundle/manifest.py.
+// picme.json, the manifest of a bundle. docs/deploy/bundle.md is the normative description; the Python counterpart is picme_sdk/bundle/manifest.py.
 #pragma once
 
 #include <cstdint>

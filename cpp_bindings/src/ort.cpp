@@ -86,7 +86,7 @@ void check_signature(Signature actual, const std::vector<Tensor> &tensors, const
         throw bad_bundle(file + " has other tensors than picme.json lists", "the tensors of the manifest", "export the bundle again");
 }
 
-// What the host relies on: the table "The three graphs" of docs/bundle.md.
+// What the host relies on: the table "The three graphs" of docs/deploy/bundle.md.
 void check_contract(const Manifest &manifest, const std::string &precision) {
     const std::int64_t s = manifest.image_size, k = manifest.primitives, d = manifest.latent;
     const GraphFile &encoder = manifest.graph("encoder", precision), &mixture = manifest.graph("mixture"),
@@ -112,7 +112,7 @@ void check_contract(const Manifest &manifest, const std::string &precision) {
                same(decoder.inputs[i], skip.c_str(), between, decoder.inputs[i].shape);
         for (const std::int64_t size : decoder.inputs[i].shape) good = good && size != VARIES;
     }
-    if (!good) throw bad_bundle("picme.json: graphs with other tensors", "the three graphs of docs/bundle.md", "export the bundle again");
+    if (!good) throw bad_bundle("picme.json: graphs with other tensors", "the three graphs of docs/deploy/bundle.md", "export the bundle again");
 }
 
 // Everything is read and checked before ONNX Runtime sees a byte of it.

@@ -1,4 +1,4 @@
-"""The bundle: what an exporter hands to every runtime. docs/bundle.md is the normative description.
+"""The bundle: what an exporter hands to every runtime. docs/deploy/bundle.md is the normative description.
 
 A bundle is a folder, or one `.picme` file (a zip that only stores), with a manifest `picme.json` that names every other file with its
 size and SHA-256. `Bundle.read` returns exactly the bytes that it hashed.

@@ -1,4 +1,4 @@
-"""picme.json, the manifest of a bundle, as frozen dataclasses. docs/bundle.md is the normative description.
+"""picme.json, the manifest of a bundle, as frozen dataclasses. docs/deploy/bundle.md is the normative description.
 
 Format 2 is written; formats 1 and 2 are read. The key set of each is closed: an unknown, missing or repeated key, a value of another type
 or a path that leaves the bundle is a `BadBundle`.

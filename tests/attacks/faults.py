@@ -30,14 +30,13 @@ import numpy as np
 import onnxruntime  # noqa: F401 (before the forks: loading takes longer than the work)
 from PIL import Image
 
-from export.onnx_files import ExportError
 from export.write import write_bundle
 from picme_sdk.bundle.bundle import Bundle
 from picme_sdk.bundle.manifest import Manifest
 from picme_sdk.cli import main
-from picme_sdk.errors import PicmeError
+from picme_sdk.errors import CheckpointError, ExportError, PicmeError
 from tests.vectors.make import photo as formula
-from training.checkpoint import CheckpointError, Progress, load_weights, save_weights
+from training.checkpoint import Progress, load_weights, save_weights
 
 CLEAN = (PicmeError, ExportError, CheckpointError, OSError)
 EVENTS = {"os.rename", "os.remove", "os.rmdir", "os.mkdir", "os.link", "os.truncate", "ctypes.dlsym"}

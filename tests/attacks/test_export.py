@@ -20,8 +20,9 @@ from safetensors.torch import load_file, save_file
 
 from export.report import polygraphy_commands
 from picme_sdk.bundle.bundle import Bundle
+from picme_sdk.errors import CheckpointError
 from tests.conftest import ROOT
-from training.checkpoint import KEY, CheckpointError, load_weights
+from training.checkpoint import KEY, load_weights
 
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONIOENCODING": "utf-8"}
 

@@ -171,7 +171,8 @@ READ_ONLY = """
 import os, sys
 from pathlib import Path
 from picme_sdk.cli import main
-from training.checkpoint import CheckpointError, Progress, load_weights, save_weights
+from picme_sdk.errors import CheckpointError
+from training.checkpoint import Progress, load_weights, save_weights
 from export.write import write_bundle
 from picme_sdk.bundle.bundle import Bundle
 photo, mask, clip, bundle, checkpoint, good, closed = sys.argv[1:]

@@ -21,11 +21,12 @@ from PIL import Image
 from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
+from picme_sdk.errors import CheckpointError, DataError
 from tests.attacks.test_export import ENVIRONMENT, run
 from tests.conftest import ROOT
-from training.checkpoint import CheckpointError, load_weights
+from training.checkpoint import load_weights
 from training.config import load
-from training.data import DataError, Pictures
+from training.data import Pictures
 from training.masks import MaskSource
 
 CONFIGS: dict[str, str] = {
@@ -214,7 +215,7 @@ def _metadata(run: Path) -> dict[str, str]:
 def test_22_states_that_are_none(short: Path, tiny: Path, faces: Path, tmp_path: Path, kind: str) -> None:
     import argparse
 
-    from training.run import Run
+    from training.loop import Run
 
     out = Path(shutil.copytree(short, tmp_path / "run"))
     STATES[kind](out, out / "last.state.safetensors")
@@ -231,7 +232,7 @@ def test_22_states_that_are_none(short: Path, tiny: Path, faces: Path, tmp_path:
 def test_22_a_collapsed_mixture_is_reported(tiny: Path, faces: Path, checkpoint: Path) -> None:
     """One primitive that always wins: the held-out numbers, of which the log warns, name the others."""
     from training.data import find_images
-    from training.validate import evaluate, fixed_batch
+    from training.monitor import fixed_batches, held_out_numbers
 
     model, config, _ = load_weights(checkpoint)
     with torch.no_grad():
@@ -239,8 +240,8 @@ def test_22_a_collapsed_mixture_is_reported(tiny: Path, faces: Path, checkpoint:
             parameter.zero_()
             if name == "mu.bias":
                 parameter.view(config.model.primitives, -1)[1:] = 100
-    batches = fixed_batch(Pictures(find_images(faces), 32), MaskSource(config.masks, 32), 16)
-    numbers = evaluate(model, batches)
+    batches = fixed_batches(Pictures(find_images(faces), 32), MaskSource(config.masks, 32), 16)
+    numbers = held_out_numbers(model, batches)
     assert numbers["wins"] == [1, 0, 0, 0]
     assert numbers["dead"] == [1, 2, 3]
 

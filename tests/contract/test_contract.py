@@ -101,7 +101,7 @@ def test_the_manifests_dataclasses_are_the_keys_of_the_newest_format() -> None:
 
 
 def test_the_bundle_page_names_every_key() -> None:
-    page = (ROOT / "docs/bundle.md").read_text()
+    page = (ROOT / "docs/deploy/bundle.md").read_text()
     for form in CONTRACT["bundle_keys"].values():
         for kind, names in form.items():
             for name in names:

@@ -7,10 +7,11 @@ import pytest
 import torch
 from PIL import Image
 
+from picme_sdk.errors import BackboneMissing
 from tests.conftest import ROOT
 from training import backbone
-from training.backbone import CHANNELS, Backbone, BackboneMissing
-from training.discriminator import BackboneJudge
+from training.backbone import CHANNELS, Backbone
+from training.discriminator import BackboneDiscriminator
 from training.model import grow
 
 
@@ -80,33 +81,33 @@ def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_judge_saves_and_trains_only_its_heads(net: Backbone) -> None:
-    judge = BackboneJudge(64, net)
-    assert {name.split(".")[0] for name in judge.state_dict()} == {"heads"}
-    assert sum(p.numel() for p in judge.parameters()) < 300_000
+    discriminator = BackboneDiscriminator(64, net)
+    assert {name.split(".")[0] for name in discriminator.state_dict()} == {"heads"}
+    assert sum(p.numel() for p in discriminator.parameters()) < 300_000
 
 
 def test_large_pictures_are_seen_whole_and_as_a_piece_around_the_hole(net: Backbone) -> None:
-    judge = BackboneJudge(256, net)
+    discriminator = BackboneDiscriminator(256, net)
     picture, mask = torch.rand(2, 3, 256, 256), torch.zeros(2, 1, 256, 256)
     mask[0, :, 10:20, 200:240] = 1  # in a corner: the piece ends where the picture does
     mask[1, :, 100:140, 60:120] = 1
-    whole, piece = judge._views(picture, mask)
+    whole, piece = discriminator._views(picture, mask)
     assert torch.equal(whole, torch.nn.functional.avg_pool2d(picture, 2))
     assert torch.equal(piece[0], picture[0, :, :128, 128:])
     assert torch.equal(piece[1], picture[1, :, 56:184, 26:154])
-    scores, _ = judge(judge.look(picture, mask), mask)
-    weights = judge.weights(mask)
+    scores, _ = discriminator(discriminator.inputs(picture, mask), mask)
+    weights = discriminator.weights(mask)
     assert scores.shape == weights.shape
     torch.testing.assert_close(weights.sum(1), torch.ones(2))
 
 
 def test_a_grown_judge_sees_the_whole_as_before(net: Backbone) -> None:
-    small, large = BackboneJudge(128, net), BackboneJudge(256, net)
+    small, large = BackboneDiscriminator(128, net), BackboneDiscriminator(256, net)
     grow(small, large)
     picture, mask = torch.rand(1, 3, 256, 256), torch.zeros(1, 1, 256, 256)
     mask[:, :, 64:128, 64:128] = 1
     half = torch.nn.functional.avg_pool2d
-    before, _ = small(small.look(half(picture, 2), half(mask, 2)), half(mask, 2))
-    after, _ = large(large.look(picture, mask), mask)
+    before, _ = small(small.inputs(half(picture, 2), half(mask, 2)), half(mask, 2))
+    after, _ = large(large.inputs(picture, mask), mask)
     torch.testing.assert_close(after[:, : before.shape[1]], before)
-    assert after[:, before.shape[1] :].abs().sum() > 0, "new heads judge, too"
+    assert after[:, before.shape[1] :].abs().sum() > 0, "new heads discriminator, too"

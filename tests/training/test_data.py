@@ -1,4 +1,5 @@
 import logging
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -6,19 +7,20 @@ import pytest
 import torch
 from PIL import Image
 
+from evaluation.faces import SMILE, face
+from picme_sdk.errors import DataError
 from training.config import MaskMix
 from training.data import (
     PRESETS,
-    DataError,
     Pictures,
     TrainingStream,
-    closer,
     find_all,
     find_images,
     find_preset,
-    recoloured,
+    jittered,
+    random_crop,
+    spread,
 )
-from training.drawn import SMILE, face
 from training.masks import MaskSource
 
 
@@ -64,13 +66,13 @@ def test_larger_squares_are_kept_for_crops_but_never_enlarged(tmp_path: Path, si
     assert stream.batch(0, 3).image.shape == (3, 3, 32, 32)
 
 
-def test_recolouring_is_slight_and_repeats() -> None:
+def test_photometric_jitter_is_slight_and_repeats() -> None:
     grey = np.broadcast_to(np.linspace(0, 255, 64).astype(np.uint8)[:, None], (64, 64, 3))[..., :1].repeat(3, 2)
-    changed = [recoloured(grey, np.random.default_rng(i)).astype(int) for i in range(60)]
+    changed = [jittered(grey, np.random.default_rng(i)).astype(int) for i in range(60)]
     apart = np.array([np.abs(each - grey).mean() for each in changed])
     assert 3 < apart.mean() < 25
     assert apart.max() < 70
-    assert np.array_equal(changed[3], recoloured(grey, np.random.default_rng(3)))
+    assert np.array_equal(changed[3], jittered(grey, np.random.default_rng(3)))
     assert all(each.shape == grey.shape for each in changed)
 
 
@@ -139,7 +141,7 @@ def test_crops_are_half_of_the_time_squares_of_the_picture() -> None:
     picture[..., 0], picture[..., 1] = places[:, None], places
     whole, spans = 0, []
     for seed in range(200):
-        crop = closer(picture, 64, 0.6, np.random.default_rng(seed)).astype(int)
+        crop = random_crop(picture, 64, 0.6, np.random.default_rng(seed)).astype(int)
         assert crop.shape == picture.shape
         if np.array_equal(crop, picture):
             whole += 1
@@ -153,8 +155,8 @@ def test_crops_are_half_of_the_time_squares_of_the_picture() -> None:
 
 
 def test_crops_repeat_and_leave_the_rest_as_it_was(faces: Path) -> None:
-    def near(nearest: float) -> TrainingStream:
-        return TrainingStream(Pictures(find_images(faces), 32), MaskSource(MaskMix(1, 1, 1), 32), 0, nearest)
+    def near(min_crop: float) -> TrainingStream:
+        return TrainingStream(Pictures(find_images(faces), 32), MaskSource(MaskMix(1, 1, 1), 32), 0, min_crop)
 
     plain, near_twice = near(1.0).batch(0, 20), [near(0.6).batch(0, 20) for _ in range(2)]
     assert torch.equal(near_twice[0].image, near_twice[1].image)
@@ -205,3 +207,11 @@ def test_drawn_faces_repeat_and_smile_as_often_as_stated() -> None:
         red = pixels[..., 0] - pixels[..., 1]
         smiles += red[22, 15:17].mean() > red[20, 15:17].mean()
     assert abs(smiles / 200 - SMILE) < 0.1
+
+
+@pytest.mark.parametrize("count", [1, 2, 7, 40, 200])
+def test_spread_visits_each_once_and_neighbours_far_apart(count: int) -> None:
+    order = spread(count)
+    assert sorted(order) == list(range(count))
+    if count >= 40:
+        assert min(abs(a - b) for a, b in pairwise(order)) > count / 4

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from picme_sdk.errors import DataError
 from tests.conftest import ROOT
 from training import holdout
-from training.data import DataError
 
 
 def files(*names: str) -> list[Path]:

@@ -6,12 +6,13 @@ from torch.distributions import Normal, kl_divergence
 
 from training import losses
 from training.backbone import Backbone
-from training.config import LossWeights
-from training.discriminator import BackboneJudge, Judge, PyramidJudge
-from training.model import Gaussian, Mixture, Picme, PicmeConfig
+from training.config import DecodeMix, LossWeights
+from training.discriminator import BackboneDiscriminator, Discriminator, PyramidDiscriminator
+from training.layers import Gaussian
+from training.model import Mixture, Picme, PicmeConfig
 from training.step import DiscriminatorStep, Draws, GeneratorStep, categorical, chosen_primitive
 
-TINY = PicmeConfig(image_size=32, widths=(8, 12), encoder_blocks=(1, 1), decoder_blocks=(1, 1), context=12, latent=8, primitives=3)  # fmt: skip
+TINY = PicmeConfig(image_size=32, widths=(8, 12), encoder_blocks=(1, 1), decoder_blocks=(1, 1), code=12, latent=8, primitives=3)  # fmt: skip
 
 
 def random_mixture(batch: int = 5, k: int = 4, d: int = 7) -> tuple[Mixture, Gaussian]:
@@ -45,10 +46,10 @@ def test_back_max_loss_pulls_only_the_winner_unless_warm() -> None:
         assert (means.grad.abs().sum((0, 2)) > 0).sum() == pulled
 
 
-def test_balance_handicaps_likely_primitives() -> None:
+def test_the_handicap_is_for_likely_primitives() -> None:
     kl = torch.tensor([[10.0, 13.0, 30.0]])
     log_weights = torch.tensor([[0.7, 0.2, 0.1]]).log()
-    wins = [int(losses.best_primitive(kl, log_weights, balance)) for balance in (0.0, 2.0, 3.0)]
+    wins = [int(losses.best_primitive(kl, log_weights, handicap)) for handicap in (0.0, 2.0, 3.0)]
     assert wins == [0, 0, 1], "log(0.7 / 0.2) is 1.25: 2 times that is less than 3 nats, 3 times is more"
     batch = torch.tensor([[0.7, 0.2, 0.1], [0.1, 0.8, 0.1]]).log()
     assert int(losses.best_primitive(kl, batch, 3.0)[0]) == 0, "on average over the batch the second is no rarer"
@@ -76,7 +77,7 @@ def test_the_posterior_follows_with_a_share_of_the_gradient_and_the_mixture_with
     for share in (1.0, 0.25):
         mixture = Mixture(torch.zeros(2, 3), torch.rand(2, 3, 4, requires_grad=True), torch.zeros(2, 3, 4))
         target = Gaussian(torch.full((2, 4), 0.3, requires_grad=True), torch.zeros(2, 4, requires_grad=True))
-        losses.primitive_kl(mixture, losses.with_slower_gradient(target, share)).sum().backward()
+        losses.primitive_kl(mixture, losses.with_gradient_share(target, share)).sum().backward()
         gradients[share] = mixture.means.detach(), mixture.means.grad, target.mean.grad
     torch.testing.assert_close(
         gradients[0.25][1], gradients[0.25][0] - 0.3
@@ -111,10 +112,10 @@ def test_adversarial_losses_are_least_squares_where_weights_count() -> None:
 
 
 def test_only_scores_that_see_the_hole_count() -> None:
-    judge, mask = PyramidJudge(32), torch.zeros(2, 1, 32, 32)
+    discriminator, mask = PyramidDiscriminator(32), torch.zeros(2, 1, 32, 32)
     mask[:, :, :8, :8] = 1  # one of the 4x4 coarse cells, 16 of the 16x16 fine ones
-    scores, _ = judge([torch.zeros(2, 3, 32, 32)], mask)
-    weights = judge.weights(mask)
+    scores, _ = discriminator([torch.zeros(2, 3, 32, 32)], mask)
+    weights = discriminator.weights(mask)
     assert weights.shape == scores.shape == (2, 16 * 16 + 4 * 4)
     torch.testing.assert_close(weights.sum(1), torch.ones(2))
     fine, coarse = weights[0, :256].reshape(16, 16), weights[0, 256:].reshape(4, 4)
@@ -152,7 +153,7 @@ def test_shares_decide_which_primitive_is_decoded() -> None:
     draws = Draws.of(0, 0, n, 1, 1)
     log_weights = torch.tensor([0.0, 0.25, 0.75, 0.0]).log().expand(n, -1)
     chosen = chosen_primitive(
-        log_weights, torch.zeros(n, dtype=torch.long), draws, LossWeights(means=0.1, categorical=0.2, even=0.4)
+        log_weights, torch.zeros(n, dtype=torch.long), draws, DecodeMix(winner_mean=0.1, by_weight=0.2, uniform=0.4)
     )
     assert (chosen[draws.kind < 0.1] == 0).all()
     shares = torch.bincount(chosen, minlength=4) / n
@@ -168,32 +169,34 @@ MEANT = {
     "reconstruction": ["encoder", "decoder", "projections", "context_to_skip", "posterior_head", "mixture_head.mu"],
     "adversarial": ["encoder", "decoder", "mixture_head.mu", "mixture_head.sigma"],
     "winner": ["decoder", "mixture_head.mu", "encoder"],
-    "choice": ["decoder", "mixture_head.mu", "encoder"],
-    "visibility": ["mixture_head.mu", "encoder"],
+    "best_sketch": ["decoder", "mixture_head.mu", "encoder"],
+    "mean_spacing": ["mixture_head.mu", "encoder"],
     "features": ["decoder", "encoder"],
-    "gist": ["decoder", "mixture_head.mu", "mixture_head.sigma", "encoder"],
+    "sample_layout": ["decoder", "mixture_head.mu", "mixture_head.sigma", "encoder"],
 }
 
 
-def judges() -> list[Judge]:
-    return [PyramidJudge(32), BackboneJudge(32, Backbone())]
+def discriminators() -> list[Discriminator]:
+    return [PyramidDiscriminator(32), BackboneDiscriminator(32, Backbone())]
 
 
 @pytest.mark.parametrize("bfloat16", [False, True], ids=["float32", "bfloat16"])
-@pytest.mark.parametrize("judge", judges(), ids=["pyramid", "backbone"])
+@pytest.mark.parametrize("discriminator", discriminators(), ids=["pyramid", "backbone"])
 @pytest.mark.parametrize("loss", MEANT)
-def test_every_parameter_group_learns_from_its_loss(loss: str, judge: Judge, bfloat16: bool) -> None:
+def test_every_parameter_group_learns_from_its_loss(loss: str, discriminator: Discriminator, bfloat16: bool) -> None:
     torch.manual_seed(0)
     only = dict.fromkeys(("reconstruction", "adversarial", "frequency", "back_max", "elbo"), 0.0) | {loss: 1.0}
-    weights = LossWeights(**only, means=0.5)
+    weights, mix = LossWeights(**only), DecodeMix(winner_mean=0.5)
     model = Picme(TINY)
     # The weights head starts at zero, where no gradient passes below it: move it as the first step would.
     torch.nn.init.normal_(model.mixture_head.alpha.weight, std=0.1)
     image, mask = torch.rand(6, 3, 32, 32) * 2 - 1, torch.zeros(6, 1, 32, 32)
     mask[:, :, 8:24, 8:24] = 1
-    draws = Draws.of(0, 0, 6, TINY.context, TINY.latent)
-    result = GeneratorStep(model, weights, bfloat16)(image, mask, draws, judge, 0)
-    assert not any(seen.requires_grad for seen in result.seen), "the discriminator's step must not reach the generator"
+    draws = Draws.of(0, 0, 6, TINY.code, TINY.latent)
+    result = GeneratorStep(model, weights, mix, bfloat16)(image, mask, draws, discriminator, 0)
+    assert not any(each.requires_grad for each in result.inputs), (
+        "the discriminator's step must not reach the generator"
+    )
     result.total.backward()
     for group in MEANT[loss]:
         gradients = [p.grad for name, p in model.named_parameters() if name.startswith(group) and p.grad is not None]
@@ -208,12 +211,12 @@ def test_only_the_best_sketch_counts_and_only_in_the_hole() -> None:
     sketches = torch.stack([torch.full((1, 3, 4, 4), shade) for shade in (0.5, 0.2, -0.9)], 1)
     sketches[:, 1, :, 2:] = 7  # outside the hole
     sketches.requires_grad_()
-    loss = losses.choice_loss(sketches, image, mask)
+    loss = losses.best_sketch_loss(sketches, image, mask)
     torch.testing.assert_close(loss, torch.tensor(0.2), atol=1e-4, rtol=0)
     loss.backward()
     assert (sketches.grad.abs().sum((0, 2, 3, 4)) > 0).tolist() == [False, True, False]
     torch.testing.assert_close(
-        losses.choice_loss(sketches, image, mask, 0.3), torch.tensor(0.7 * 0.2 + 0.3 * 1.6 / 3), atol=1e-3, rtol=0
+        losses.best_sketch_loss(sketches, image, mask, 0.3), torch.tensor(0.7 * 0.2 + 0.3 * 1.6 / 3), atol=1e-3, rtol=0
     )
 
 
@@ -222,45 +225,48 @@ def test_means_that_look_alike_move_together_and_others_apart() -> None:
     means = torch.tensor([[[0.0, 0.0], [0.3, 0.3], [0.6, 0.6]]], requires_grad=True)
     sketches = torch.zeros(1, 3, 3, 8, 8)
     sketches[:, 2] = 4.0  # the third looks different, more than its mean is
-    losses.visibility_loss(means, sketches, mask, 0.3).backward()
+    losses.mean_spacing_loss(means, sketches, mask, 0.3).backward()
     assert (means.grad[0, 1] > 0).all(), "towards the first, which looks the same"
     assert (means.grad[0, 2] < 0).all(), "away from both"
     exact = torch.tensor([[[0.0], [1.2], [-1.2]]])
     shades = torch.tensor([0.0, 4.0, -4.0]).reshape(1, 3, 1, 1, 1).expand(1, 3, 3, 8, 8)
-    assert losses.visibility_loss(exact, shades, mask, 0.3) < 1e-6
+    assert losses.mean_spacing_loss(exact, shades, mask, 0.3) < 1e-6
 
 
-def test_the_frequency_loss_is_given_the_nearest_primitive_whatever_the_balance() -> None:
-    """alpha shall be how often equation 4 chooses a primitive; `balance` changes only which one is pulled."""
+def test_the_frequency_loss_is_given_the_nearest_primitive_whatever_the_handicap() -> None:
+    """alpha shall be how often equation 4 chooses a primitive; `win_handicap` changes only which one is pulled."""
     torch.manual_seed(0)
     model = Picme(TINY)
     image, mask = torch.rand(4, 3, 32, 32), torch.zeros(4, 1, 32, 32)
     mask[..., 8:24, 8:24] = 1
-    draws = Draws.of(0, 0, 4, TINY.context, TINY.latent)
+    draws = Draws.of(0, 0, 4, TINY.code, TINY.latent)
     torch.nn.init.normal_(model.mixture_head.alpha.bias, std=3.0)
     results = [
-        GeneratorStep(model, LossWeights(adversarial=0, balance=balance))(image, mask, draws, judges()[0], 0)
-        for balance in (0.0, 50.0)
+        GeneratorStep(model, LossWeights(adversarial=0, win_handicap=handicap))(
+            image, mask, draws, discriminators()[0], 0
+        )
+        for handicap in (0.0, 50.0)
     ]
     assert not torch.equal(results[0].best, results[1].best)
     torch.testing.assert_close(results[0].parts["frequency"], results[1].parts["frequency"])
 
 
-def seen_by(judge: Judge, size: int = 32) -> tuple[list[torch.Tensor], torch.Tensor]:
+def inputs_of(discriminator: Discriminator, size: int = 32) -> tuple[list[torch.Tensor], torch.Tensor]:
     """What it saw of two real and four black pictures, and the two masks."""
     pictures = torch.cat([torch.rand(2, 3, size, size) * 2 - 1, torch.zeros(4, 3, size, size)])
-    return judge.look(pictures, torch.ones(6, 1, size, size)), torch.ones(2, 1, size, size)
+    return discriminator.inputs(pictures, torch.ones(6, 1, size, size)), torch.ones(2, 1, size, size)
 
 
-@pytest.mark.parametrize("judge", judges(), ids=["pyramid", "backbone"])
-def test_discriminator_learns_from_its_loss(judge: Judge) -> None:
-    DiscriminatorStep(judge, 1.0)(*seen_by(judge), 0).backward()
+@pytest.mark.parametrize("discriminator", discriminators(), ids=["pyramid", "backbone"])
+def test_discriminator_learns_from_its_loss(discriminator: Discriminator) -> None:
+    DiscriminatorStep(discriminator, 1.0)(*inputs_of(discriminator), 0).backward()
     assert all(
-        p.grad is not None and torch.isfinite(p.grad).all() and p.grad.abs().sum() > 0 for p in judge.parameters()
+        p.grad is not None and torch.isfinite(p.grad).all() and p.grad.abs().sum() > 0
+        for p in discriminator.parameters()
     )
 
 
-def test_the_gist_is_what_the_coarsest_features_show() -> None:
+def test_the_layout_is_what_the_coarsest_features_show() -> None:
     """Two views with features on two grids each: only the smaller grid counts."""
     real = [torch.ones(1, 2, grid, grid) for grid in (8, 4, 8, 4)]
     fake = [2 * real[0], real[1], 2 * real[2], 1.5 * real[3]]
@@ -269,14 +275,14 @@ def test_the_gist_is_what_the_coarsest_features_show() -> None:
     torch.testing.assert_close(losses.feature_loss(seen, losses.coarsest(real)), torch.tensor(0.25))
 
 
-def test_the_slope_penalty_is_the_squared_slope_and_comes_every_eighth_step() -> None:
+def test_the_gradient_penalty_is_the_squared_gradient_and_comes_every_eighth_step() -> None:
     image, weights = torch.rand(2, 3, 4, 4, requires_grad=True), torch.ones(2, 1)
     score = 3 * image.flatten(1).sum(1, keepdim=True)
-    torch.testing.assert_close(losses.slope_penalty(score, [image], weights), torch.tensor(9.0 * 48))
+    torch.testing.assert_close(losses.gradient_penalty(score, [image], weights), torch.tensor(9.0 * 48))
 
-    judge = PyramidJudge(32)
-    batch = seen_by(judge)
-    free, bound = DiscriminatorStep(judge, 0.0), DiscriminatorStep(judge, 1.0)
+    discriminator = PyramidDiscriminator(32)
+    batch = inputs_of(discriminator)
+    free, bound = DiscriminatorStep(discriminator, 0.0), DiscriminatorStep(discriminator, 1.0)
     assert bound(*batch, 8) > free(*batch, 8)
     assert bound(*batch, 9) == free(*batch, 9)
 
@@ -287,23 +293,23 @@ def fit_two_modes(k: int) -> tuple[torch.Tensor, torch.Tensor]:
     Returns the weights and the brightness that each primitive's mean decodes to inside the hole."""
     torch.manual_seed(1)
     g = torch.Generator().manual_seed(2)
-    config = PicmeConfig(image_size=16, widths=(8, 12), encoder_blocks=(1, 1), decoder_blocks=(1, 1), context=8, latent=4, primitives=k)  # fmt: skip
-    weights = LossWeights(reconstruction=20, adversarial=0, back_max=0.05, elbo=0.1, winner=5, warm_share=0.1, warm_images=1600, means=0.5)  # fmt: skip
-    model, judge = Picme(config), PyramidJudge(16)
-    step = GeneratorStep(model, weights)
+    config = PicmeConfig(image_size=16, widths=(8, 12), encoder_blocks=(1, 1), decoder_blocks=(1, 1), code=8, latent=4, primitives=k)  # fmt: skip
+    weights = LossWeights(reconstruction=20, adversarial=0, back_max=0.05, elbo=0.1, winner=5, warm_share=0.1, warm_images=1600)  # fmt: skip
+    model, discriminator = Picme(config), PyramidDiscriminator(16)
+    step = GeneratorStep(model, weights, DecodeMix(winner_mean=0.5))
     optimizer = torch.optim.Adam(model.parameters(), 3e-3, betas=(0.5, 0.99))
     mask = torch.zeros(16, 1, 16, 16)
     mask[:, :, 4:12, 4:12] = 1
     for number in range(300):
         light = (torch.rand(16, generator=g) < 0.7).float() * 1.6 - 0.8
         image = light[:, None, None, None] * mask.expand(-1, 3, -1, -1)
-        draws = Draws.of(0, number, 16, config.context, config.latent)
+        draws = Draws.of(0, number, 16, config.code, config.latent)
         optimizer.zero_grad()
-        step(image, mask, draws, judge, number * 16).total.backward()
+        step(image, mask, draws, discriminator, number * 16).total.backward()
         optimizer.step()
     with torch.no_grad():
         encoded = model.encode(torch.zeros(1, 3, 16, 16), mask[:1])
-        mixture = model.mixture(encoded.context)
+        mixture = model.mixture(encoded.code)
         pictures = model.decode(encoded.skips, mixture.means[0])
     return mixture.log_weights[0].exp(), pictures[:, :, 5:11, 5:11].mean((1, 2, 3))
 

@@ -14,7 +14,7 @@ from tests.conftest import ROOT
 from tests.processes import descendants, end, title
 from training.checkpoint import load_weights
 
-# As docs/scale.md says: a store that is shared with torchrun's own still holds the addresses of the dead (pytorch issue 135712).
+# As docs/deploy/scale.md says: a store that is shared with torchrun's own still holds the addresses of the dead (pytorch issue 135712).
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}
 STEPS = 40
 BATCH = 8

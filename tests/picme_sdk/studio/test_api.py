@@ -270,7 +270,7 @@ except BackendUnavailable as error:
 def test_the_example_of_the_document_runs(studio: Server, tmp_path: Path) -> None:
     (tmp_path / "photo.jpg").write_bytes(base64.b64decode(ASKED["photo"]))
     (tmp_path / "mask.png").write_bytes(base64.b64decode(ASKED["mask"]))
-    (code,) = re.findall(r"```python\n(.*?)```", (ROOT / "docs/studio.md").read_text(), re.DOTALL)
+    (code,) = re.findall(r"```python\n(.*?)```", (ROOT / "docs/use/studio.md").read_text(), re.DOTALL)
     given = f"ADDRESS, TOKEN = {f'http://{studio.own}'!r}, {studio.token!r}\n"
     subprocess.run([sys.executable, "-W", "error", "-c", given + code], cwd=tmp_path, check=True)
     assert read_image(tmp_path / "result-2.png").size == (60, 50)
