@@ -87,6 +87,9 @@ class PicmeConfig:
         )
 
 
+SURE = -2.0  # before `bounded`: a standard deviation of 0.06
+
+
 class Gaussian(NamedTuple):
     """A diagonal Gaussian; `log_scale` is the logarithm of the standard deviation."""
 
@@ -254,17 +257,7 @@ class GaussianHead(nn.Module):
         self.out = nn.Linear(32 * grid * grid, 2 * dimensions)
         if sure:  # a code that starts as noise is never listened to, and stays noise: start with little of it
             with torch.no_grad():
-                self.out.bias[dimensions:].fill_(-2.0)
-
-    @torch.no_grad()
-    def standardise(self, coarse: Tensor) -> None:
-        """Scale and shift the means to mean 0 and variance 1 over these pictures. With ordinary random weights they differ between pictures
-        by a few hundredths of their own offset, and what reads them is nearly blind for a long time."""
-        means = self(coarse).mean
-        offset, spread = means.mean(0), means.std(0).clamp_min(1e-6)
-        half = len(offset)
-        self.out.weight[:half] /= spread[:, None]
-        self.out.bias[:half] = (self.out.bias[:half] - offset) / spread
+                self.out.bias[dimensions:].fill_(SURE)
 
     def forward(self, coarse: Tensor) -> Gaussian:
         mean, log_scale = self.out(F.leaky_relu(self.squeeze(coarse), SLOPE).flatten(1)).chunk(2, 1)
@@ -403,6 +396,25 @@ class Picme(nn.Module):
             nn.Linear(config.context, 256), nn.LeakyReLU(SLOPE), nn.Linear(256, 48 * grid * grid),
             nn.Unflatten(1, (48, grid, grid)), nn.PixelShuffle(4),
         )  # fmt: skip
+
+    @torch.no_grad()
+    def standardise_code(self, image: Tensor, mask: Tensor) -> None:
+        """Bring z_m to mean 0 and variance 1 over these pictures without changing what anything that reads it says.
+
+        With ordinary random weights z_m differs between pictures by hundredths, and what reads it is nearly blind for a long time. A code
+        that is mostly noise is made sure again, because nothing listens to noise, and it would stay noise.
+        """
+        code = self.context_head(self.encoder(torch.cat([image, mask], 1))[-1])
+        offset, spread = code.mean.mean(0), code.mean.std(0).clamp_min(1e-6)
+        out, size = self.context_head.out, len(offset)
+        out.weight[:size] /= spread[:, None]
+        out.bias[:size] = (out.bias[:size] - offset) / spread
+        if code.log_scale.exp().mean() > 0.5:
+            out.weight[size:] = 0
+            out.bias[size:] = SURE
+        for reader in (self.mixture_head.trunk, self.context_to_skip, self.visible_decoder[0]):
+            reader.bias += reader.weight @ offset
+            reader.weight *= spread
 
     def visible(self, image: Tensor, mask: Tensor) -> tuple[Gaussian, tuple[Tensor, ...]]:
         """q(z_m | I_m) and the skips; `encode` with the spread of z_m, which only L_ELBO needs."""

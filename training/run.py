@@ -33,7 +33,7 @@ from training.validate import contact_sheet, evaluate, fixed_batch
 log = logging.getLogger("training")
 SHEET_ROWS = 8
 VALID_PICTURES = 200
-STANDARD_PICTURES = 128  # that the context head of a new run is scaled by
+STANDARD_PICTURES = 64  # that z_m of a new run is scaled by
 
 
 class NotFiniteError(RuntimeError):
@@ -93,18 +93,12 @@ class Run:
             self.trainee = self._trainee(self.size)
             if options.init:
                 self._start_from(options.init)
-        fresh = not (options.resume and state.exists()) and not (options.init and "context_head" not in options.anew)
+        new = not (options.resume and state.exists())
         self._enter(config.phase_at(self.progress.images)[1].size)
-        if fresh:
-            self._standardise()
-
-    def _standardise(self) -> None:
-        """Let z_m of a new context head have mean 0 and variance 1 over the first pictures."""
-        batches = [self.stream.batch(start, 8).to(self.device) for start in range(0, STANDARD_PICTURES, 8)]
-        for net in (self.trainee.model, self.trainee.average):
-            with torch.no_grad():
-                seen = [torch.cat([b.image * (1 - b.mask), b.mask], 1) for b in batches]
-                net.context_head.standardise(torch.cat([net.encoder(picture)[-1] for picture in seen]))
+        if new:
+            first = self.stream.batch(0, STANDARD_PICTURES).to(self.device)
+            for net in (self.trainee.model, self.trainee.average):
+                net.standardise_code(first.image * (1 - first.mask), first.mask)
 
     def _trainee(self, size: int) -> Trainee:
         torch.manual_seed(self.config.seed)
@@ -158,7 +152,7 @@ class Run:
         fitting = {
             name: tensor
             for name, tensor in weights.state_dict().items()
-            if name in mine and mine[name].shape == tensor.shape and name.split(".")[0] not in self.options.anew
+            if name in mine and mine[name].shape == tensor.shape
         }
         if not fitting:
             raise CheckpointError(

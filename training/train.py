@@ -1,7 +1,7 @@
 """Train PICME.
 
     python training/train.py --config training/configs/pets256.toml --data DIR --out runs/pets
-        [--preset NAME] [--valid DIR] [--masks DIR] [--init CHECKPOINT [--anew PART ...]] [--minutes N | --steps N] [--save-minutes 5] [--resume]
+        [--preset NAME] [--valid DIR] [--masks DIR] [--init CHECKPOINT] [--minutes N | --steps N] [--save-minutes 5] [--resume]
     torchrun --nproc-per-node 2 training/train.py ...         the same run on several processes
 
 Writes to OUT: last.* and best.* (see training/checkpoint.py), metrics.jsonl, sheets/IMAGES.png. Ctrl-C or SIGTERM saves and leaves;
@@ -50,9 +50,6 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--masks", type=Path, help="folder of masks, light = hole, for masks.folder")
     parser.add_argument("--out", type=Path, required=True, help="folder of the run")
     parser.add_argument("--init", type=Path, help="begin a new run with the weights of this checkpoint")
-    parser.add_argument(
-        "--anew", nargs="+", default=[], metavar="PART", help="parts that --init leaves at random, such as mixture_head"
-    )
     length = parser.add_mutually_exclusive_group()
     length.add_argument("--minutes", type=float, help="train this long now")
     length.add_argument("--steps", type=int, help="train until this step of the run")

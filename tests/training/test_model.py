@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from tests.conftest import ROOT
 from training.config import load
 from training.discriminator import PyramidJudge
-from training.model import GaussianHead, Picme, PicmeConfig, cost, grow, pull_push
+from training.model import Picme, PicmeConfig, cost, grow, pull_push
 
 CONFIGS = sorted((ROOT / "training" / "configs").glob("*.toml"))
 SMALL = PicmeConfig(image_size=64, widths=(8, 12, 16), encoder_blocks=(1, 1, 1), decoder_blocks=(1, 1, 1), context=16, latent=8, primitives=3)  # fmt: skip
@@ -115,15 +115,23 @@ def test_holes_are_filled_from_their_surroundings() -> None:
     assert torch.isfinite(pull_push(colours * 0, seen * 0)).all()
 
 
-def test_a_standardised_code_differs_between_pictures() -> None:
-    head = GaussianHead(16, 4, 8, sure=True)
-    coarse = torch.rand(40, 16, 4, 4, generator=torch.Generator().manual_seed(0))
-    assert head(coarse).mean.std(0).max() < 0.2
-    head.standardise(coarse)
-    code = head(coarse)
-    torch.testing.assert_close(code.mean.mean(0), torch.zeros(8), atol=1e-4, rtol=0)
-    torch.testing.assert_close(code.mean.std(0), torch.ones(8), atol=1e-3, rtol=0)
-    assert code.log_scale.exp().max() < 0.2, "and it starts with little noise"
+def test_a_standardised_code_differs_between_pictures_and_changes_nothing_else() -> None:
+    torch.manual_seed(0)
+    model = Picme(SMALL).eval()
+    torch.nn.init.normal_(model.context_to_skip.weight)
+    image, mask = scene(64, 24)
+    image = image * torch.linspace(0.2, 1, 24)[:, None, None, None]
+    model.context_head.out.bias.data[16:] = 3  # mostly noise
+    before, visible = model.encode(image, mask), model.visible_decoder(model.encode(image, mask).context)
+    mixture = model.mixture(before.context)
+    model.standardise_code(image, mask)
+    after, _ = model.visible(image, mask)
+    torch.testing.assert_close(after.mean.mean(0), torch.zeros(16), atol=1e-3, rtol=0)
+    torch.testing.assert_close(after.mean.std(0), torch.ones(16), atol=1e-2, rtol=0)
+    assert after.log_scale.exp().max() < 0.1
+    torch.testing.assert_close(model.mixture(after.mean), mixture, atol=1e-3, rtol=1e-3)
+    torch.testing.assert_close(model.encode(image, mask).skips[0], before.skips[0], atol=1e-3, rtol=1e-3)
+    torch.testing.assert_close(model.visible_decoder(after.mean), visible, atol=1e-3, rtol=1e-3)
 
 
 def test_a_sketch_is_what_the_coarsest_stage_paints() -> None:

@@ -224,32 +224,23 @@ def test_a_new_run_may_start_from_other_weights(straight: Path, tiny: Path, face
     done = train(tiny, faces, tmp_path / "run", "--steps", "1", "--init", str(straight / "last.safetensors"))
     assert done.returncode == 0, done.stderr
     before, after = (load_file(run / "last.safetensors") for run in (straight, tmp_path / "run"))
-    change = max(float((after[name] - before[name]).abs().max()) for name in before)
+    rescaled = "context_head.out", "mixture_head.trunk", "context_to_skip", "visible_decoder.0"  # `standardise_code`
+    same = [name for name in before if not name.startswith(rescaled)]
+    change = max(float((after[name] - before[name]).abs().max()) for name in same)
     assert 0 < change < 0.01, "one step away"
 
 
-def test_what_does_not_fit_or_shall_not_be_taken_starts_anew(
-    straight: Path, tiny: Path, faces: Path, tmp_path: Path
-) -> None:
+def test_what_does_not_fit_starts_anew(straight: Path, tiny: Path, faces: Path, tmp_path: Path) -> None:
     other = tmp_path / "other.toml"
     other.write_text(tiny.read_text().replace("latent = 16", "latent = 8"))
     init = "--init", str(straight / "last.safetensors")
-    done = train(other, faces, tmp_path / "run", "--steps", "1", *init, "--anew", "context_head")
+    done = train(other, faces, tmp_path / "run", "--steps", "1", *init)
     assert done.returncode == 0, done.stderr
     assert "tensors start anew" in done.stderr
     before, after = (load_file(run / "last.safetensors") for run in (straight, tmp_path / "run"))
     assert after["decoder.place.weight"].shape != before["decoder.place.weight"].shape
     stem = next(name for name in before if name.startswith("encoder.stems."))
     assert float((after[stem] - before[stem]).abs().max()) < 0.01, "what fits is taken"
-    assert float((after["context_head.out.weight"] - before["context_head.out.weight"]).abs().max()) > 0.01
-
-
-def test_a_network_with_nothing_in_common_is_refused(straight: Path, tiny: Path, faces: Path, tmp_path: Path) -> None:
-    parts = ["encoder", "context_head", "context_to_skip", "projections", "mixture_head", "decoder", "posterior_head", "visible_decoder"]  # fmt: skip
-    init = "--init", str(straight / "last.safetensors")
-    refused = train(tiny, faces, tmp_path / "run", "--steps", "1", *init, "--anew", *parts)
-    assert refused.returncode == 2
-    assert "another network" in refused.stderr
 
 
 def test_resuming_with_another_network_is_refused(straight: Path, tiny: Path, faces: Path, tmp_path: Path) -> None:
