@@ -9,8 +9,8 @@
 namespace picme {
 namespace {
 
-constexpr std::int64_t END_SIZE = 22, LONGEST_COMMENT = 65535, CENTRAL_SIZE = 46, LOCAL_SIZE = 30;
-constexpr std::int64_t LARGEST_DIRECTORY = 16 << 20;
+constexpr std::int64_t END_SIZE = 22, MAX_COMMENT = 65535, CENTRAL_SIZE = 46, LOCAL_SIZE = 30;
+constexpr std::int64_t MAX_DIRECTORY = 16 << 20;
 
 struct Entry {
     std::int64_t method = 0, flags = 0, crc = 0, stored = 0, size = 0, offset = 0;
@@ -28,13 +28,13 @@ Failure no_zip(const std::string &path) {
 
 // The central directory's bytes, found from the end of the file.
 std::string directory(int file, const std::string &path, std::int64_t length) {
-    const std::int64_t most = std::min(length, END_SIZE + LONGEST_COMMENT);
-    const std::string tail = read_at(file, length - most, most, path);
+    const std::int64_t tail_size = std::min(length, END_SIZE + MAX_COMMENT);
+    const std::string tail = read_at(file, length - tail_size, tail_size, path);
     const std::size_t end = tail.rfind("PK\5\6");
     if (end == tail.npos || static_cast<std::int64_t>(tail.size() - end) < END_SIZE) throw no_zip(path);
     const std::int64_t size = number(tail, end + 12, 4), offset = number(tail, end + 16, 4);
-    const std::int64_t before_end = length - most + static_cast<std::int64_t>(end);
-    if (size > LARGEST_DIRECTORY || offset + size != before_end) throw no_zip(path);
+    const std::int64_t before_end = length - tail_size + static_cast<std::int64_t>(end);
+    if (size > MAX_DIRECTORY || offset + size != before_end) throw no_zip(path);
     return read_at(file, offset, size, path);
 }
 

@@ -2,14 +2,14 @@
 //
 // A step is {kind: "stroke", erase, size, points}, {kind: "picture", picture} or {kind: "clear"}; all lengths are photo pixels.
 
-const LARGEST = 2048; // longest side that is painted on; a larger photo's mask is scaled up when it is sent
+const MAX_SIDE = 2048; // longest side that is painted on; a larger photo's mask is scaled up when it is sent
 export const INK = "#f0246e";
 
 export class Mask {
   constructor(width, height) {
     this.width = width;
     this.height = height;
-    this.scale = Math.min(1, LARGEST / Math.max(width, height));
+    this.scale = Math.min(1, MAX_SIDE / Math.max(width, height));
     this.canvas = document.createElement("canvas");
     this.canvas.width = Math.max(1, Math.round(width * this.scale));
     this.canvas.height = Math.max(1, Math.round(height * this.scale));

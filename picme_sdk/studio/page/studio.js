@@ -8,7 +8,7 @@ import { Mask, maskLayer } from "./mask.js";
 import { Stage } from "./stage.js";
 
 const KINDS = ["image/png", "image/jpeg", "image/webp", "image/gif", "image/bmp"];
-const MOST_HISTORY = 200;
+const MAX_HISTORY = 200;
 
 const $ = (id) => document.getElementById(id);
 
@@ -167,7 +167,7 @@ function entry(result) {
   const number = made;
   const item = thumbnail(photo.bitmap, result, number, (event) => choose(result, event.currentTarget));
   remember($("history"), result, number);
-  while ($("history").children.length > MOST_HISTORY) $("history").lastElementChild.remove();
+  while ($("history").children.length > MAX_HISTORY) $("history").lastElementChild.remove();
   return item;
 }
 

@@ -7,6 +7,7 @@ import logging
 import re
 import shutil
 import threading
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -21,9 +22,9 @@ from picme_sdk.backends.onnxruntime import DecoderPool
 from picme_sdk.backends.protocol import Option
 from picme_sdk.backends.tensorrt import choose_engines, fits, rebuild
 from picme_sdk.bundle.bundle import Bundle
-from picme_sdk.bundle.manifest import manifest_bytes, parse_manifest
+from picme_sdk.bundle.manifest import manifest_bytes
 from picme_sdk.errors import BackendUnavailable, BadArgument, BadBundle
-from tests.conftest import ROOT
+from tests.conftest import ROOT, TINY_FORMAT_1
 from tests.vectors.make import photo as formula
 
 
@@ -158,20 +159,63 @@ def test_decoding_threads_end_with_the_completer(bundle_folder: Path) -> None:
         assert not thread.is_alive()
 
 
-def test_graphs_with_other_tensors_than_the_manifest_are_refused(bundle_folder: Path, tmp_path: Path) -> None:
-    folder = Path(shutil.copytree(bundle_folder, tmp_path / "changed"))
-    model = onnx.load(folder / "mixture.onnx")
-    model.graph.input[0].name = "other"
-    for node in model.graph.node:
-        node.input[:] = ["other" if name == "context" else name for name in node.input]
+def with_graph(folder: Path, name: str, change: Callable[[onnx.ModelProto], object]) -> Bundle:
+    """The bundle in a folder after one of its float32 graphs was changed."""
+    bundle = Bundle(folder)
+    entry = bundle.manifest.graph(name)
+    model = onnx.load_from_string(bundle.read(entry))
+    change(model)
     data = model.SerializeToString()
-    (folder / "mixture.onnx").write_bytes(data)
-    manifest = parse_manifest((folder / "picme.json").read_bytes())
-    changed = {"sha256": hashlib.sha256(data).hexdigest(), "bytes": len(data)}
-    graphs = tuple(replace(g, **changed) if g.graph == "mixture" else g for g in manifest.graphs)
-    (folder / "picme.json").write_bytes(manifest_bytes(replace(manifest, graphs=graphs)))
+    (folder / entry.file).write_bytes(data)
+    changed = replace(entry, sha256=hashlib.sha256(data).hexdigest(), bytes=len(data))
+    graphs = tuple(changed if graph is entry else graph for graph in bundle.manifest.graphs)
+    (folder / "picme.json").write_bytes(manifest_bytes(replace(bundle.manifest, graphs=graphs)))
+    return Bundle(folder)
+
+
+@pytest.mark.parametrize("flag", [0, 1])
+def test_the_encoders_flag_decides_whether_its_outputs_are_finite(
+    bundle_folder: Path, tmp_path: Path, flag: int
+) -> None:
+    """A graph that writes a fixed flag: what is in the arrays is no longer looked at."""
+
+    def fix_flag(model: onnx.ModelProto) -> None:
+        last = next(node for node in model.graph.node if "finite" in node.output)
+        last.output[list(last.output).index("finite")] = "computed"
+        value = onnx.numpy_helper.from_array(np.array([flag], np.uint8))
+        model.graph.node.append(onnx.helper.make_node("Constant", [], ["finite"], value=value))
+
+    bundle = with_graph(Path(shutil.copytree(bundle_folder, tmp_path / "fixed")), "encoder", fix_flag)
+    backend = open_backend(bundle, "cpu", 1)
+    encoded = backend.encode(formula(32, 32), np.full((32, 32), 255, np.uint8))
+    assert encoded.finite is bool(flag)
+    pictures = backend.decode(encoded.skips, np.zeros((2, bundle.manifest.latent), np.float32))
+    assert pictures.shape == (2, 32, 32, 3), "the flag is no skip"
+
+
+def test_without_a_flag_the_arrays_themselves_are_checked(tmp_path: Path) -> None:
+    """An encoder as format 1 had it: a weight that is not finite shows in the context or a skip."""
+
+    def damage(model: onnx.ModelProto) -> None:
+        biases = [weights for weights in model.graph.initializer if len(weights.dims) == 1 and weights.data_type == 1]
+        for bias in biases:
+            bias.CopyFrom(onnx.numpy_helper.from_array(np.full(bias.dims, np.nan, np.float32), bias.name))
+
+    square, mask = formula(32, 32), np.full((32, 32), 255, np.uint8)
+    assert open_backend(Bundle(TINY_FORMAT_1), "cpu", 1).encode(square, mask).finite
+    bundle = with_graph(Path(shutil.copytree(TINY_FORMAT_1, tmp_path / "damaged")), "encoder", damage)
+    assert not open_backend(bundle, "cpu", 1).encode(square, mask).finite
+
+
+def test_graphs_with_other_tensors_than_the_manifest_are_refused(bundle_folder: Path, tmp_path: Path) -> None:
+    def rename(model: onnx.ModelProto) -> None:
+        model.graph.input[0].name = "other"
+        for node in model.graph.node:
+            node.input[:] = ["other" if name == "context" else name for name in node.input]
+
+    bundle = with_graph(Path(shutil.copytree(bundle_folder, tmp_path / "changed")), "mixture", rename)
     with pytest.raises(BadBundle, match=r"mixture\.onnx has the tensors"):
-        open_backend(Bundle(folder), "cpu", None)
+        open_backend(bundle, "cpu", None)
 
 
 @pytest.mark.parametrize(
