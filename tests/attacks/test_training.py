@@ -219,7 +219,9 @@ def test_22_states_that_are_none(short: Path, tiny: Path, faces: Path, tmp_path:
 
     out = Path(shutil.copytree(short, tmp_path / "run"))
     STATES[kind](out, out / "last.state.safetensors")
-    options = argparse.Namespace(preset=None, data=faces, valid=None, masks=None, out=out, init=None, resume=True)
+    options = argparse.Namespace(
+        preset=None, data=[str(faces)], valid=None, masks=None, out=out, init=None, resume=True
+    )
     try:
         Run(load(tiny), options)
     except CheckpointError as error:
