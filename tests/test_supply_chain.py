@@ -13,7 +13,17 @@ from packaging.utils import canonicalize_name
 from requirements.lock import closure, own
 from tests.conftest import ROOT
 
-FOLDERS = ("picme_sdk", "training", "export", "benchmarks", "fuzz", "requirements", "tests", "integrations")
+FOLDERS = (
+    "picme_sdk",
+    "training",
+    "evaluation",
+    "export",
+    "benchmarks",
+    "fuzz",
+    "requirements",
+    "tests",
+    "integrations",
+)
 OURS = {*FOLDERS, "picme"}
 # Imported only where somebody has them, and never installed by CI: GPU packages, and what the hosts of the plug-ins bring along.
 OPTIONAL = {"tensorrt", "onnxruntime_ep_nv_tensorrt_rtx", "pycuda", "krita", "gi", "tomli", "PyQt5", "bridge"}
