@@ -1,4 +1,4 @@
-"""What fuzzing found, each mended, and what must happen instead. Its inputs are in the corpora too, where any `PicmeError` will do."""
+"""Regression tests for the defects that fuzzing found and that are fixed. The inputs are in the corpora too, where any `PicmeError` passes."""
 
 import io
 
@@ -51,7 +51,7 @@ def test_a_query_that_is_no_ascii_is_refused(name: str) -> None:
 
 
 def test_many_islands_cost_little_more_than_a_few(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Squares were computed again for every pair at every join: two hundred thousand of them, a second."""
+    """Squares were recomputed for every pair at every join: two hundred thousand of them, which took a second."""
     mask = np.zeros((512, 512), np.uint8)
     for y in range(0, 512, 64):
         for x in range(0, 512, 64):
