@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,7 +12,7 @@ import pytest
 
 from tests.conftest import ROOT
 
-FOLDERS = ("picme_sdk", "benchmarks", "fuzz", "export", "training")
+FOLDERS = ("picme_sdk", "benchmarks", "fuzz", "export", "training", "evaluation")
 # Public despite their underscore, or without a public twin.
 ALLOWED = {
     "_asdict",  # collections.namedtuple documents it
@@ -109,3 +110,9 @@ def test_every_package_opens_with_its_modules(folder: str) -> None:
 def test_the_tiny_bundle_stays_tiny() -> None:
     files = [path for path in (ROOT / "tests" / "data" / "tiny").rglob("*") if path.is_file()]
     assert 0 < sum(path.stat().st_size for path in files) < 300_000
+
+
+def test_no_tracked_file_is_a_link() -> None:
+    """A link to somewhere on one machine dangles on every other, and a linked environment would be shared between checkouts."""
+    listed = subprocess.run(["git", "ls-files", "-s"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    assert [line for line in listed.splitlines() if line.startswith("120000")] == []

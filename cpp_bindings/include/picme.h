@@ -184,7 +184,7 @@ typedef struct picme_result {
     int32_t primitive;
     int32_t reserved;
     double weight;                /* of the primitive, 0 to 1 */
-    double log_density;              /* log of weight times density: ranks the results of one scene */
+    double log_density;           /* log of weight times density: ranks the results of one scene */
     double decode_ms;             /* this result's share of its batch */
     char token[PICME_TOKEN_SIZE]; /* replays the result, in C and Python, on any device */
 } picme_result;

@@ -156,6 +156,8 @@ def draws(
         if strategy == "diverse":
             ideas = mixture.ideas()[start:]
             chosen = ideas[:n] + chosen[len(ideas) :]
+        elif strategy != "categorical":  # named in the contract, but nobody wrote it
+            raise BadArgument(f"strategy={strategy!r}", "one that this version implements", "choose another")
         columns.append(chosen)
     return [
         Draw(primitives, seed, index, temperature)

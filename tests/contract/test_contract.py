@@ -218,3 +218,8 @@ def test_nobody_keeps_a_list_of_formats_of_their_own() -> None:
     ]
     lists = [p.name for p in sources if re.search(r"""["']\.jpeg["']|["']WEBP["']""", p.read_text())]
     assert lists == ["contract.py"]
+
+
+def test_the_http_description_names_every_kind_of_photo_that_the_studio_sends() -> None:
+    content = HTTP["paths"]["/api/photo"]["get"]["responses"]["200"]["content"]
+    assert set(content) == {f["media_type"] for f in CONTRACT["image_formats"] if f["browsers"]}

@@ -1,3 +1,4 @@
+import dataclasses
 from pathlib import Path
 
 import cv2
@@ -30,6 +31,11 @@ def test_masks_are_zero_and_one_and_repeat_with_their_seed(kind: str, size: int)
 def test_center_is_a_quarter_of_the_picture() -> None:
     assert masks.center(256).mean() == 0.25
     assert masks.center(256)[64:192, 64:192].all()
+
+
+def test_every_weight_of_a_configuration_has_its_kind() -> None:
+    """A weight without a function would be ignored without a word."""
+    assert {field.name for field in dataclasses.fields(MaskMix)} == {*KINDS, "folder"}
 
 
 # kind: smallest and largest mean area that the kind may have, and pieces that it hangs together in.

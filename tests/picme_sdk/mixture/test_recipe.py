@@ -107,6 +107,12 @@ def test_likely_starts_with_the_heaviest_mean_and_falls() -> None:
     assert ranks == sorted(ranks, reverse=True)
 
 
+def test_a_strategy_that_nobody_wrote_is_refused() -> None:
+    """Even if the contract names it: it must not quietly be another one."""
+    with pytest.raises(BadArgument, match="implements"):
+        draws([mixture([0.5, 0.5])], 2, 0, "uniform", None, 1.0)
+
+
 def test_one_primitive_only() -> None:
     assert {d.primitives for d in draws([mixture([0.5, 0.5])] * 2, 9, 0, "categorical", 1, 1.0)} == {(1, 1)}
 
