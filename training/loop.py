@@ -224,7 +224,7 @@ class Run:
         folder.append({"images": self.progress.images, "size": self.size, "valid": numbers})
         log.info("%d images: %s", self.progress.images, " ".join(f"{k} {v}" for k, v in numbers.items()))
         if numbers["dead"]:
-            log.warning("primitives that never win: %s", numbers["dead"])
+            log.warning("primitives that win less than 1 %% of the time: %s", numbers["dead"])
 
     def _fetch(self, images: int) -> Batch:
         batch = self.config.phase_at(images)[1].batch // self.world
